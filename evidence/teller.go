@@ -1,0 +1,293 @@
+package evidence
+
+import (
+	"slices"
+
+	"ordercheck/record"
+	"ordercheck/step"
+)
+
+// teller walks the calls of a rank in order.
+type teller struct {
+	run  *record.Run
+	rank record.Rank
+	book *Book
+	u    *Universe
+
+	habits     *habits
+	fills      map[int]step.Set  // which parameters the backward of a line was seen to fill
+	thresholds map[int]step.Unit // of clips, by event of the story
+
+	// of one telling
+	story  *Story
+	scales *scales
+	at     int     // index of the call in rank.Events
+	grads  Content // gradients after the last call that may move them, if known
+	known  bool
+	prev   *step.Event // that call
+}
+
+func newTeller(run *record.Run, rank record.Rank, book *Book) *teller {
+	return &teller{
+		run: run, rank: rank, book: book, u: newUniverse(run, rank, book),
+		habits: newHabits(), fills: map[int]step.Set{},
+	}
+}
+
+func (t *teller) tell() *Story {
+	t.scales = newScales(t.run, t.rank, t.book)
+	t.story = &Story{
+		Rank: t.rank.ID, Ranks: max(len(t.run.Ranks), t.run.Manifest.WorldSize), Script: t.run.Manifest.Source.Script, Universe: t.u, Book: t.book, Moves: map[int]Move{}, Dtypes: map[string]string{},
+		Machine:    step.NewMachine(len(t.u.Names)),
+		ScaledLoss: t.scales.any(), HandScale: t.scales.by == byHand,
+	}
+	for name, p := range t.run.Manifest.Parameters {
+		t.story.Dtypes[name] = p.DType
+	}
+	t.grads, t.known, t.prev = nil, false, nil
+	for i := range t.rank.Events {
+		e := &t.rank.Events[i]
+		t.at = i
+		if i > 0 && e.Seq > t.rank.Events[i-1].Seq+1 {
+			t.story.Gaps = true
+			t.story.Machine.Muddle()
+			t.known, t.prev = false, nil
+		}
+		t.scales.see(e)
+		before, looked := t.book.Of(e.Before, "grad")
+		t.story.Looked = t.story.Looked || looked && len(before) > 0
+		if e.Kind.MovesGradients() {
+			t.between(e, before, looked)
+		}
+		t.call(e, before, looked)
+		if e.Kind.MovesGradients() {
+			t.look(e, before, looked)
+		}
+	}
+	return t.story
+}
+
+// look notes what is known of the gradients after a call.
+func (t *teller) look(e *step.Event, before Content, looked bool) {
+	after, ok := t.book.Of(e.After, "grad")
+	switch {
+	case ok:
+		t.grads, t.known = after, true
+		t.story.Looked = t.story.Looked || len(after) > 0
+	case e.Kind == step.Step && !e.Fused && looked:
+		t.grads, t.known = before, true // an optimizer reads gradients
+	case e.Kind == step.Step && !e.Fused:
+	default:
+		t.grads, t.known = nil, false
+	}
+	t.prev = e
+}
+
+// add appends an event to the story and returns its index.
+func (t *teller) add(e step.Event) int {
+	t.story.Events = append(t.story.Events, e)
+	return len(t.story.Events) - 1
+}
+
+func (t *teller) do(op step.Operation) { t.story.Machine.Do(&op) }
+
+// call tells one recorded call.
+func (t *teller) call(e *step.Event, before Content, looked bool) {
+	index := t.add(*e)
+	op := step.Operation{Kind: e.Kind, Event: index, Attempt: e.Attempt, Optimizer: e.Optimizer, FoundInf: e.FoundInf}
+	after, lookedAfter := t.book.Of(e.After, "grad")
+	if looked && lookedAfter {
+		if move := t.move(before, after, t.u.All()); len(move) > 0 {
+			t.story.Moves[index] = move
+		}
+	}
+	switch e.Kind {
+	case step.ZeroGrad, step.Check, step.Norm, step.GradOp:
+		op.On, op.Certain = t.on(e)
+		t.do(op)
+	case step.Reduce:
+		if e.What == "gradient" {
+			op.On, op.Certain = t.on(e)
+			t.do(op)
+		}
+	case step.Backward:
+		t.backward(e, op, before, looked, after, lookedAfter)
+	case step.Unscale:
+		if t.scales.counts(e) {
+			op.On, op.Certain = t.on(e)
+			op.Divisor = t.divisor(e)
+			if op.Divisor == 0 {
+				op.Kind, op.Muddles = step.GradOp, true
+			}
+			t.do(op)
+		}
+	case step.Clip:
+		op.On, op.Certain = t.on(e)
+		op.Threshold = t.threshold(index)
+		op.Inert = e.Threshold.Known && e.Threshold.Value > 1e300
+		op.Partwise = e.Rule == "per_example"
+		t.do(op)
+	case step.Step:
+		t.step(e, op)
+	case step.UpdateScale:
+		if t.scales.counts(e) {
+			op.Scaler, op.Given = e.Scaler, e.GivenNew
+			t.do(op)
+		}
+	case step.Other:
+		if t.prev != nil { // nobody knows what it does
+			t.do(step.Operation{Kind: step.GradOp, Event: index, Attempt: e.Attempt, On: t.u.All(), Claimed: true})
+		}
+	}
+}
+
+// on is the set of parameters that a call acts on.
+func (t *teller) on(e *step.Event) (on step.Set, certain bool) {
+	if e.Covers.Known {
+		return t.u.set(e.Covers.Value), true
+	}
+	if e.Optimizer != "" {
+		return t.u.Owned(e.Optimizer)
+	}
+	return t.u.All(), t.u.sole()
+}
+
+func (t *teller) divisor(e *step.Event) float64 {
+	if e.Scale.Known {
+		return e.Scale.Value
+	}
+	return t.scales.current[e.Scaler]
+}
+
+func (t *teller) threshold(index int) step.Unit {
+	if u, ok := t.thresholds[index]; ok {
+		return u
+	}
+	return step.UnknownUnit
+}
+
+// backward tells which parameters were filled, and with what unit.
+func (t *teller) backward(e *step.Event, op step.Operation, before Content, looked bool, after Content, lookedAfter bool) {
+	op.Term, op.Scalers = t.scales.term(e)
+	op.On, op.Certain = t.u.filledByBackward(), t.u.sole()
+	switch filled, seen := t.fills[e.Line]; {
+	case looked && lookedAfter:
+		op.On, op.Certain = t.filled(before, after), true
+		if e.Line != 0 {
+			t.fills[e.Line] = filled.Or(op.On)
+		}
+	case seen:
+		op.On, op.Certain = filled, true
+	}
+	if !looked {
+		t.do(op)
+		return
+	}
+	var fresh, full []int
+	for _, i := range op.On.Members() {
+		ref, there := before[t.u.Names[i]]
+		if s, ok := t.book.Stats(ref); !there || ok && s.Zero() {
+			fresh = append(fresh, i)
+		} else {
+			full = append(full, i)
+		}
+	}
+	for _, part := range []struct {
+		on    []int
+		fresh bool
+	}{{fresh, true}, {full, false}} {
+		if len(part.on) > 0 {
+			op := op
+			op.On, op.Fresh = step.SetOf(part.on...), step.Some(part.fresh)
+			t.do(op)
+		}
+	}
+	if lookedAfter {
+		t.hook(e, after, op.On)
+	}
+}
+
+// filled are the parameters whose gradient appeared or moved.
+func (t *teller) filled(before, after Content) step.Set {
+	var on []int
+	for _, name := range sortedKeys(after) {
+		was, there := before[name]
+		if there {
+			if c, ok := t.book.Change(was, after[name]); ok && c.Same() && c.After.NonFinite == 0 {
+				continue // adding to Inf or NaN does not show
+			}
+		}
+		on = append(on, t.u.add(name))
+	}
+	return step.SetOf(on...)
+}
+
+// step tells what an optimizer's step stands for: a fused one unscales and
+// checks itself, a scaler's unscales unless somebody did.
+func (t *teller) step(e *step.Event, op step.Operation) {
+	op.On, op.Certain = t.u.Owned(e.Optimizer)
+	op.Scaled = t.story.ScaledLoss
+	counts := e.Via != "scaler" || t.scales.counts(e)
+	if e.Via == "scaler" && counts && !step.Is(e.Called, false) {
+		divide := step.Operation{Kind: step.Unscale, Event: op.Event, Attempt: op.Attempt, On: op.On, Certain: op.Certain}
+		switch {
+		case e.Fused && e.GradScale.Known:
+			divide.Divisor = e.GradScale.Value
+			t.do(divide)
+		case !e.Fused && !e.GradScale.Known && t.stillScaled(op.On):
+			divide.Divisor = t.scales.current[e.Scaler]
+			if divide.Divisor > 0 {
+				t.do(divide)
+			}
+		}
+	}
+	if e.FoundInf.Known {
+		t.do(step.Operation{Kind: step.Check, Event: op.Event, Attempt: op.Attempt, On: op.On, FoundInf: e.FoundInf})
+	}
+	if step.Is(e.Called, false) || step.Is(e.Applied, false) && (e.Fused || step.Is(e.FoundInf, true)) {
+		op.Outcome = step.Skipped
+	}
+	t.do(op)
+}
+
+// stillScaled reports whether nothing has unscaled what a scaler's step is about to take.
+func (t *teller) stillScaled(on step.Set) bool {
+	for _, p := range t.story.Machine.Parts(on) {
+		if p.State != step.Filled {
+			continue
+		}
+		if _, scaled := p.Unit().IsScale(); !scaled {
+			return false
+		}
+		if slices.ContainsFunc(p.Words, func(w step.Word) bool { return w.Op.Kind == step.Unscale }) {
+			return false
+		}
+	}
+	return true
+}
+
+// move compares the gradients of a set of parameters in two snapshots.
+func (t *teller) move(before, after Content, on step.Set) Move {
+	m := Move{}
+	for _, i := range on.Members() {
+		name := t.u.Names[i]
+		b, ok1 := before[name]
+		a, ok2 := after[name]
+		if !ok1 || !ok2 {
+			continue
+		}
+		if c, ok := t.book.Change(b, a); ok {
+			m[i] = c
+		}
+	}
+	return m
+}
+
+func sortedIndices[V any](m map[int]V) []int {
+	out := make([]int, 0, len(m))
+	for i := range m {
+		out = append(out, i)
+	}
+	slices.Sort(out)
+	return out
+}

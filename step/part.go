@@ -1,0 +1,145 @@
+package step
+
+import "slices"
+
+// Part is a set of parameters whose gradients have had the same history since
+// they were last emptied: the buffer of an optimizer, or as much of it as was
+// treated alike. Its content is a sum of terms, each with a unit.
+type Part struct {
+	On      Set
+	State   State
+	Terms   []Term
+	Words   []Word // what was done to it since its first term, in order
+	Verdict Verdict
+	// Claimed says that the calls alone speak for this window: somewhere in it
+	// nobody looked, here or at another attempt, whether code that makes no call
+	// changed the gradients.
+	Claimed bool
+}
+
+// State is the freshness of a part.
+type State uint8
+
+const (
+	Unseen   State = iota // nothing is known of it yet
+	Empty                 // zeroed
+	Filled                // a backward filled it, nothing has consumed it
+	Consumed              // an optimizer took it, or skipped it; it may still hold numbers
+)
+
+var stateNames = [...]string{"unseen", "empty", "filled", "consumed"}
+
+func (s State) String() string { return stateNames[s] }
+
+// Term is one summand of a gradient buffer: what one backward added.
+type Term struct {
+	Unit    Unit
+	Scalers []string // whose scale the root was multiplied by
+	Attempt Maybe[int]
+	Event   int  // the backward
+	Certain bool // it is known that this backward fills this part
+	Stale   bool // an earlier window's, still in the sum
+}
+
+// Word is one operation of a part's sentence.
+type Word struct {
+	Op       *Operation
+	Unit     Unit // of the part before the operation
+	Breaches []Breach
+}
+
+// Verdict is what is known of the finiteness of a part's gradients.
+type Verdict struct {
+	Taken     bool
+	NonFinite bool // the OR over all that was found since the window began
+	Event     int  // the first that found something, else the last
+}
+
+func (v *Verdict) take(found bool, event int) {
+	if !v.NonFinite {
+		v.Event = event
+	}
+	v.Taken = true
+	v.NonFinite = v.NonFinite || found
+}
+
+// Unit is the unit of the part's sum: known if all terms that may be in it
+// agree. Stale terms are left out; a rule of their own speaks of them.
+func (p *Part) Unit() Unit {
+	unit, seen := UnknownUnit, false
+	for _, t := range p.Terms {
+		switch {
+		case t.Stale:
+		case !seen:
+			unit, seen = t.Unit, true
+		case !unit.Equal(t.Unit):
+			return UnknownUnit
+		}
+	}
+	return unit
+}
+
+// has reports whether a term of the window carries the scaler's scale.
+func (p *Part) has(scaler string) bool {
+	for _, t := range p.Terms {
+		if !t.Stale && slices.Contains(t.Scalers, scaler) {
+			return true
+		}
+	}
+	return false
+}
+
+// last returns the index of the last word of that kind, -1 if there is none.
+func (p *Part) last(k Kind) int {
+	for i := len(p.Words) - 1; i >= 0; i-- {
+		if p.Words[i].Op.Kind == k {
+			return i
+		}
+	}
+	return -1
+}
+
+// alike reports whether two parts have the same history.
+func (p *Part) alike(q *Part) bool {
+	if p.State != q.State || p.Claimed != q.Claimed || p.Verdict != q.Verdict ||
+		len(p.Words) != len(q.Words) || len(p.Terms) != len(q.Terms) {
+		return false
+	}
+	for i := len(p.Words) - 1; i >= 0; i-- {
+		if p.Words[i].Op != q.Words[i].Op {
+			return false
+		}
+	}
+	for i := range p.Terms {
+		a, b := p.Terms[i], q.Terms[i]
+		if a.Event != b.Event || a.Stale != b.Stale || !(a.Unit.Equal(b.Unit) || !a.Unit.Known() && !b.Unit.Known()) {
+			return false
+		}
+	}
+	return true
+}
+
+// split returns the part within s and the part outside; either may be nil.
+func (p *Part) split(s Set) (in, out *Part) {
+	inside, outside := p.On.And(s), p.On.Minus(s)
+	switch {
+	case outside.Empty():
+		return p, nil
+	case inside.Empty():
+		return nil, p
+	}
+	other := *p
+	other.On = outside
+	other.Terms = append([]Term(nil), p.Terms...)
+	other.Words = append([]Word(nil), p.Words...)
+	p.On = inside
+	return p, &other
+}
+
+// copy returns a part that later operations leave alone.
+func (p *Part) copy() Part {
+	c := *p
+	c.Terms = append([]Term(nil), p.Terms...)
+	c.Words = append([]Word(nil), p.Words...)
+	return c
+}
