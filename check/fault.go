@@ -10,9 +10,10 @@ import (
 // stopped is an attempt that the framework itself ended, and the rule that the
 // calls before it broke.
 type stopped struct {
-	story *evidence.Story
-	event int
-	rule  string
+	story     *evidence.Story
+	event     int
+	rule      string
+	optimizer string
 }
 
 // errorRules reads the error events of a story: the text says what the framework
@@ -28,7 +29,7 @@ func errorRules(s *evidence.Story) (out []stopped) {
 		since := func(k step.Kind, from int) bool { return before(k) > from }
 		add := func(rules ...string) {
 			for _, r := range rules {
-				out = append(out, stopped{s, i, r})
+				out = append(out, stopped{s, i, r, e.Optimizer})
 			}
 		}
 		switch {
@@ -48,7 +49,7 @@ func errorRules(s *evidence.Story) (out []stopped) {
 			case !since(step.Backward, before(step.UpdateScale)):
 				add("OC3003")
 			case bypassed(s, i):
-				add("OC1003")
+				out = append(out, stopped{s, i, "OC1003", s.Events[lastBefore(s, i, step.Step, "")].Optimizer})
 			default:
 				add("OC3004")
 			}
@@ -97,7 +98,7 @@ func (r *Run) errorHits(rule, says string) (hits []hit) {
 			}
 			e := &s.Events[f.event]
 			hits = append(hits, hit{
-				story: s, event: f.event, attempt: e.Attempt, optimizer: e.Optimizer, certainty: Observed,
+				story: s, event: f.event, attempt: e.Attempt, optimizer: f.optimizer, certainty: Observed,
 				tell: func() (string, []Evidence) {
 					return says + " The framework stopped here.", []Evidence{{"error", e.ErrorType + ": " + e.Text}}
 				},

@@ -16,6 +16,7 @@ type hit struct {
 	attempt   step.Maybe[int]
 	optimizer string
 	certainty Certainty
+	idle      bool // the calls are wrong, and here they changed nothing
 	// tell says what happened, with the numbers; called for the hit that is told.
 	tell func() (message string, evidence []Evidence)
 }
@@ -43,8 +44,15 @@ func told(hits []hit) []Finding {
 }
 
 func oneFinding(rank int, optimizer string, hits []hit) Finding {
+	f := Finding{Rank: &rank, Steps: [][2]int{}, began: -1}
+	for _, h := range hits {
+		if h.attempt.Known && (f.began < 0 || h.attempt.Value < f.began) {
+			f.began = h.attempt.Value
+		}
+	}
+	hits = withEffect(hits)
 	best := slices.MinFunc(hits, func(a, b hit) int { return certaintyOrder(a.certainty) - certaintyOrder(b.certainty) })
-	f := Finding{Certainty: best.certainty, Rank: &rank, Steps: [][2]int{}}
+	f.Certainty = best.certainty
 	if optimizer != "" {
 		f.Optimizer = &optimizer
 	}
@@ -66,6 +74,20 @@ func oneFinding(rank int, optimizer string, hits []hit) Finding {
 	}
 	f.Where = where(best.story, best.event)
 	return f
+}
+
+// withEffect leaves out the hits that changed nothing, if others did.
+func withEffect(hits []hit) []hit {
+	var out []hit
+	for _, h := range hits {
+		if !h.idle {
+			out = append(out, h)
+		}
+	}
+	if len(out) > 0 {
+		return out
+	}
+	return hits
 }
 
 // ranges turns step numbers into closed ranges and counts them.

@@ -108,24 +108,19 @@ func decideOC1001(r *Run) Outcome {
 	if !r.has(step.Clip, clips) {
 		return notApplicable("nothing is clipped")
 	}
-	var hits, idle []hit
+	var hits []hit
 	judged := false
 	r.eachBreach("OC1001", func(s *evidence.Story, c *step.Consumption, p *step.Part, b step.Breach) {
 		h := hit{story: s, event: b.Event, attempt: c.Attempt, optimizer: c.Optimizer, certainty: Proven}
 		h.tell = func() (string, []Evidence) { return tellOC1001(s, b) }
 		switch now := active(s, p, b.Event); {
 		case step.Is(now, false):
-			h.certainty = Observed
-			idle = append(idle, h)
-			return
+			h.certainty, h.idle = Observed, true
 		case !now.Known || p.Claimed:
 			h.certainty = Observed
 		}
 		hits = append(hits, h)
 	})
-	if len(hits) == 0 {
-		hits = idle
-	}
 	var suspects []hit
 	r.eachStep(func(s *evidence.Story, c *step.Consumption) {
 		for i := range c.Parts {
@@ -166,12 +161,12 @@ const leastThreshold = 1e-3
 func tellOC1001(s *evidence.Story, b step.Breach) (string, []Evidence) {
 	e := &s.Events[b.Event]
 	scale, _ := b.Unit.IsScale()
-	what := "a clip at " + num(e.Threshold.Value)
+	what := "A clip at " + num(e.Threshold.Value)
 	switch {
 	case e.Inside != "" && e.Inferred:
-		what = "something inside backward that limits gradients at " + num(e.Threshold.Value)
+		what = "Something inside backward that limits gradients at " + num(e.Threshold.Value)
 	case e.Inferred:
-		what = "code after line " + num(float64(e.Line)) + " that makes no call limited the gradients at " + num(e.Threshold.Value) + "; it"
+		what = "Code after line " + num(float64(e.Line)) + " that makes no call limited the gradients at " + num(e.Threshold.Value) + "; it"
 	}
 	if e.Rule == "agc" {
 		what += " of the parameter's norm"
@@ -179,6 +174,9 @@ func tellOC1001(s *evidence.Story, b step.Breach) (string, []Evidence) {
 	m := fmt.Sprintf("%s ran on gradients that still carry the loss scale %s: for true gradients it means %s.",
 		what, num(scale), num(e.Threshold.Value/scale))
 	ev := []Evidence{{"loss scale", scale}, {"threshold", e.Threshold.Value}, {"threshold / loss scale", e.Threshold.Value / scale}}
+	if other, ok := s.AtAnotherScale(b.Event, scale); ok {
+		ev = append(ev, Evidence{"the same threshold at loss scale", other})
+	}
 	if e.Norm.Known {
 		ev = append(ev, Evidence{"norm that the clip saw", e.Norm.Value}, Evidence{"true norm", e.Norm.Value / scale})
 	}

@@ -146,7 +146,7 @@ func tellOC1002(s *evidence.Story, p *step.Part, b step.Breach) (string, []Evide
 	if first == nil {
 		m = fmt.Sprintf("%s divided gradients by %s that never carried a loss scale", who, num(divisor))
 	} else {
-		m = fmt.Sprintf("gradients that were already unscaled%s were divided by the loss scale again: %s divided them by %s",
+		m = fmt.Sprintf("Gradients that were already unscaled%s were divided by the loss scale again: %s divided them by %s",
 			after(first), who, num(divisor))
 	}
 	m += fmt.Sprintf(". The optimizer got 1/%s of the gradient.", num(divisor))

@@ -93,7 +93,7 @@ func decideOC1003(r *Run) Outcome {
 	r.eachStep(func(s *evidence.Story, c *step.Consumption) {
 		for i := range c.Parts {
 			p := &c.Parts[i]
-			judged = judged || c.Outcome == step.Applied && p.State == step.Filled && p.Unit().Known() && !p.Claimed
+			judged = judged || c.Outcome == step.Applied && p.State == step.Filled && p.Unit().Known() && (!p.Claimed || p.Unit().IsOne())
 		}
 	})
 	r.eachBreach("OC1003", func(s *evidence.Story, c *step.Consumption, p *step.Part, b step.Breach) {
@@ -115,7 +115,7 @@ func decideOC1003(r *Run) Outcome {
 			h.certainty = Observed
 		}
 		h.tell = func() (string, []Evidence) {
-			m := fmt.Sprintf("the optimizer stepped on gradients that are still multiplied by the loss scale %s.", num(scale))
+			m := fmt.Sprintf("The optimizer stepped on gradients that are still multiplied by the loss scale %s.", num(scale))
 			ev := []Evidence{{"loss scale", scale}}
 			if grads := s.NormOf(s.Events[c.Event].Before, p.On); grads.N > 0 {
 				ev = append(ev, Evidence{"norm of the gradients in the buffer", grads.Norm()}, Evidence{"true norm", grads.Norm() / scale})

@@ -103,7 +103,7 @@ func decideOC1007(r *Run) Outcome {
 			hits = append(hits, hit{
 				story: s, event: b.Event, attempt: e.Attempt, optimizer: s.OwnerOf(b.On), certainty: Proven,
 				tell: func() (string, []Evidence) {
-					m := fmt.Sprintf("the clip at %s ran after the optimizer had already stepped: the update used the gradients as they were, with norm %s.",
+					m := fmt.Sprintf("The clip at %s ran after the optimizer had already stepped: the update used the gradients as they were, with norm %s.",
 						num(e.Threshold.Value), num(e.Norm.Value))
 					return m, []Evidence{{"norm", e.Norm.Value}, {"threshold", e.Threshold.Value}, {"coefficient that came too late", e.Threshold.Value / (e.Norm.Value + 1e-6)}}
 				},

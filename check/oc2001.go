@@ -112,11 +112,11 @@ func decideOC2001(r *Run) Outcome {
 			story: s, event: c.Event, attempt: c.Attempt, optimizer: c.Optimizer, certainty: Proven,
 			tell: func() (string, []Evidence) {
 				if ignored {
-					return fmt.Sprintf("the verdict on these gradients was that they are not finite%s, and the optimizer stepped all the same.",
+					return fmt.Sprintf("The verdict on these gradients was that they are not finite%s, and the optimizer stepped all the same.",
 							atLine(s, p.Verdict.Event)),
 						[]Evidence{{"found_inf", true}}
 				}
-				return "no finiteness verdict was taken between backward and this step, and gradients that are not finite were stepped: " + seen.How + ".",
+				return "No finiteness verdict was taken between backward and this step, and gradients that are not finite were stepped: " + seen.How + ".",
 					[]Evidence{{"elements that are not finite", seen.Count}, {"elements", seen.Elements}}
 			},
 		})

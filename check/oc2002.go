@@ -103,7 +103,7 @@ func decideOC2002(r *Run) Outcome {
 				hits = append(hits, hit{
 					story: s, event: c.Event, attempt: c.Attempt, optimizer: c.Optimizer, certainty: Proven,
 					tell: func() (string, []Evidence) {
-						return "the optimizer stepped on gradients that are not finite: " + seen.How + atLine(s, seen.Event) + ".",
+						return "The optimizer stepped on gradients that are not finite: " + seen.How + atLine(s, seen.Event) + ".",
 							[]Evidence{{"elements that are not finite", seen.Count}, {"elements looked at", seen.Elements}}
 					},
 				})
@@ -114,9 +114,9 @@ func decideOC2002(r *Run) Outcome {
 		for _, d := range s.DamagedStates() {
 			judged = true
 			hits = append(hits, hit{
-				story: s, event: d.Event, attempt: s.Events[d.Event].Attempt, certainty: Proven,
+				story: s, event: d.Event, attempt: s.Events[d.Event].Attempt, optimizer: s.Events[d.Event].Optimizer, certainty: Proven,
 				tell: func() (string, []Evidence) {
-					return fmt.Sprintf("the optimizer's first moments hold numbers that are not finite, so it has taken such a gradient: %d of %d elements, first in %s.",
+					return fmt.Sprintf("The optimizer's first moments hold numbers that are not finite, so it has taken such a gradient: %d of %d elements, first in %s.",
 						d.Count, d.Elements, d.Tensor), []Evidence{{"elements that are not finite", d.Count}, {"elements", d.Elements}}
 				},
 			})

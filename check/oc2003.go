@@ -114,7 +114,7 @@ func decideOC2003(r *Run) Outcome {
 			hits = append(hits, hit{
 				story: s, event: k.Event, attempt: k.Attempt, optimizer: k.Optimizer, certainty: Proven,
 				tell: func() (string, []Evidence) {
-					m := fmt.Sprintf("the step was skipped, yet state of the optimizer moved: %s.", tensors(k.Moved))
+					m := fmt.Sprintf("The step was skipped, yet state of the optimizer moved: %s.", tensors(k.Moved))
 					ev := []Evidence{{"tensors that moved", len(k.Moved)}, {"tensors of state", k.Tensors}}
 					for _, kind := range k.Kinds {
 						ev = append(ev, Evidence{kind.Name + " multiplied by", kind.Factor})

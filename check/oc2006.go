@@ -123,7 +123,7 @@ func decideOC2006(r *Run) Outcome {
 				hits = append(hits, hit{
 					story: s, event: w.Op.Event, attempt: c.Attempt, optimizer: c.Optimizer, certainty: certainty,
 					tell: func() (string, []Evidence) {
-						m := fmt.Sprintf("the clip's norm was %s; its coefficient was multiplied into finite gradients of this optimizer, which %s, and the optimizer stepped on them.",
+						m := fmt.Sprintf("The clip's norm was %s; its coefficient was multiplied into finite gradients of this optimizer, which %s, and the optimizer stepped on them.",
 							num(e.Norm.Value), damage)
 						ev := []Evidence{{"norm", e.Norm.Value}}
 						if mv := s.Seen(w.Op.Event, w.Op.On, p.On); len(mv) > 0 {

@@ -90,7 +90,7 @@ for one common loss use one optimizer with two parameter groups.`},
 
 func decideOC3003(r *Run) Outcome {
 	hits := r.errorHits("OC3003", "The scale was updated again, and no backward of this scaler had run since the last update.")
-	if len(hits) == 0 && !r.has(step.UpdateScale, nil) && !r.scaledByHand() {
+	if len(hits) == 0 && (!r.scaled() || !r.has(step.UpdateScale, nil) && !r.scaledByHand()) {
 		return notApplicable("the scale is never updated")
 	}
 	gaps := false
@@ -104,7 +104,7 @@ func decideOC3003(r *Run) Outcome {
 			hits = append(hits, hit{
 				story: s, event: b.Event, attempt: e.Attempt, certainty: Observed,
 				tell: func() (string, []Evidence) {
-					return "the scale was updated again although no backward of this scaler had run since its last update: one clean step counts twice, and an overflow halves the scale twice.",
+					return "The scale was updated again although no backward of this scaler had run since its last update: one clean step counts twice, and an overflow halves the scale twice.",
 						[]Evidence{{"scale before", e.Previous.Value}, {"scale after", e.Scale.Value}}
 				},
 			})
@@ -126,7 +126,7 @@ func decideOC3003(r *Run) Outcome {
 				h.certainty = Proven
 			}
 			h.tell = func() (string, []Evidence) {
-				return "the scale was updated between the micro-batches of one step, so that the sum holds gradients of different scales and one division cannot mend it: " + strings.Join(units, ", ") + ".",
+				return "The scale was updated between the micro-batches of one step, so that the sum holds gradients of different scales and one division cannot mend it: " + strings.Join(units, ", ") + ".",
 					[]Evidence{{"scales in the sum", strings.Join(units, ", ")}}
 			}
 			hits = append(hits, h)

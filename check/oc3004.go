@@ -86,7 +86,7 @@ result of adjust to the name.`},
 
 func decideOC3004(r *Run) Outcome {
 	hits := r.errorHits("OC3004", "The scale was updated between the backward and the verdict on its gradients.")
-	if len(hits) == 0 && !r.has(step.UpdateScale, nil) {
+	if len(hits) == 0 && (!r.scaled() || !r.has(step.UpdateScale, nil)) {
 		return notApplicable("no call updates the scale")
 	}
 	gaps, judged := false, false
@@ -115,8 +115,9 @@ func decideOC3004(r *Run) Outcome {
 			if scaled && carried != divisor && c.Outcome == step.Applied {
 				h.certainty = Proven
 			}
+			h.idle = scaled && carried == divisor
 			h.tell = func() (string, []Evidence) {
-				m := fmt.Sprintf("the scale was updated%s after the backward and before these gradients were unscaled%s.", after(update), atLine(s, b.Event))
+				m := fmt.Sprintf("The scale was updated%s after the backward and before these gradients were unscaled%s.", after(update), atLine(s, b.Event))
 				ev := []Evidence{{"divided by", divisor}}
 				if scaled {
 					ev = append([]Evidence{{"scale that the gradients carry", carried}}, ev...)

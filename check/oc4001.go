@@ -124,7 +124,7 @@ func decideOC4001(r *Run) Outcome {
 		hits = append(hits, hit{
 			story: s, event: first, attempt: c.Attempt, optimizer: c.Optimizer, certainty: Proven,
 			tell: func() (string, []Evidence) {
-				return "the clip limited a partial sum and later micro-batches were added to it: what counts is clipped again and again, and the sum that is stepped is not the clipped gradient of the whole batch.", norms
+				return "The clip limited a partial sum and later micro-batches were added to it: what counts is clipped again and again, and the sum that is stepped is not the clipped gradient of the whole batch.", norms
 			},
 		})
 	})

@@ -43,6 +43,8 @@ type Finding struct {
 	Message   string     `json:"message"`
 	Evidence  []Evidence `json:"evidence"`
 	Where     Where      `json:"where"`
+
+	began int // the first attempt at which the calls were wrong, with or without effect; -1: not known
 }
 
 // Evidence is one number that a finding rests on. Value is a float64 (written

@@ -11,7 +11,7 @@ func findRoots(findings []Finding) {
 		f := &findings[i]
 		for j := range findings {
 			g := &findings[j]
-			if i == j || !explains(g.Rule, f.Rule) || !together(f, g) || firstStep(*g) > firstStep(*f) ||
+			if i == j || !explains(g.Rule, f.Rule) || !together(f, g) || g.began > f.began ||
 				severityOrder(g.Severity) > severityOrder(f.Severity) {
 				continue
 			}

@@ -49,7 +49,7 @@ func (s *Story) unscaleContradicts(i int, e *step.Event) (c Contradiction, bad b
 		return c, false
 	}
 	return Contradiction{
-		Says: fmt.Sprintf("the call says that gradients were divided by %g, but they were divided by %g.", e.Scale.Value, 1/f),
+		Says: fmt.Sprintf("The call says that gradients were divided by %g, but they were divided by %g.", e.Scale.Value, 1/f),
 		Call: e.Scale.Value, Numbers: 1 / f,
 	}, true
 }
@@ -69,7 +69,7 @@ func (s *Story) verdictContradicts(i int, e *step.Event) (c Contradiction, bad b
 		return c, false
 	}
 	return Contradiction{
-		Says: fmt.Sprintf("the call says found_inf = %v, but %s.", e.FoundInf.Value, f.How),
+		Says: fmt.Sprintf("The call says found_inf = %v, but %s.", e.FoundInf.Value, f.How),
 		Call: e.FoundInf.Value, Numbers: f.NonFinite,
 	}, true
 }
@@ -89,7 +89,7 @@ func (s *Story) normContradicts(i int, e *step.Event) (c Contradiction, bad bool
 		return c, false
 	}
 	return Contradiction{
-		Says: fmt.Sprintf("the clip says that the norm was %g, but the gradients it was handed have norm %g.", e.Norm.Value, st.Norm()),
+		Says: fmt.Sprintf("The clip says that the norm was %g, but the gradients it was handed have norm %g.", e.Norm.Value, st.Norm()),
 		Call: e.Norm.Value, Numbers: st.Norm(),
 	}, true
 }
@@ -119,7 +119,7 @@ func (s *Story) stepContradicts(i int, e *step.Event) (c Contradiction, bad bool
 		return c, false
 	}
 	return Contradiction{
-		Says: fmt.Sprintf("the call says that the step was skipped, but %d parameter elements moved.", moved),
+		Says: fmt.Sprintf("The call says that the step was skipped, but %d parameter elements moved.", moved),
 		Call: "skipped", Numbers: moved,
 	}, true
 }
@@ -138,7 +138,7 @@ func (s *Story) zeroContradicts(i int, e *step.Event) (c Contradiction, bad bool
 		return c, false
 	}
 	return Contradiction{
-		Says: fmt.Sprintf("the gradients were zeroed, but their norm is %g afterwards.", st.Norm()),
+		Says: fmt.Sprintf("The gradients were zeroed, but their norm is %g afterwards.", st.Norm()),
 		Call: 0.0, Numbers: st.Norm(),
 	}, true
 }

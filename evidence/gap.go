@@ -41,8 +41,11 @@ func (t *teller) between(e *step.Event, before Content, looked bool) {
 	if looked && t.known {
 		acts, told := t.changes(e, before)
 		if told {
-			t.habits.saw(place, acts)
-			t.perform(e, acts, t.move(t.grads, before, t.u.All()))
+			move := t.move(t.grads, before, t.u.All())
+			if move.Before().NonFinite == 0 { // an overflow shows only a part
+				t.habits.saw(place, acts)
+			}
+			t.perform(e, acts, move)
 			return
 		}
 	}

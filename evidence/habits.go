@@ -11,7 +11,30 @@ import (
 // that attempts at which nobody looked are not judged by calls alone.
 type habits struct {
 	seen    map[site][][]act
-	settled map[site]habit
+	settled map[site]habit // nil while learning
+	hooks   map[string]hookHabit
+}
+
+// hookHabit counts the backwards of a line that were looked at, and those after
+// which the gradients bore the mark of a clip.
+type hookHabit struct{ looked, marked int }
+
+func (h *habits) sawHook(line string, marked bool) {
+	if h.settled != nil {
+		return
+	}
+	k := h.hooks[line]
+	k.looked++
+	if marked {
+		k.marked++
+	}
+	h.hooks[line] = k
+}
+
+// hooked reports whether every backward of a line that was looked at bore the mark.
+func (h *habits) hooked(line string) bool {
+	k := h.hooks[line]
+	return h.settled != nil && k.looked >= 2 && k.marked == k.looked
 }
 
 // site is a place in the script: between two calls.
@@ -36,7 +59,7 @@ type habit struct {
 	how  regularity
 }
 
-func newHabits() *habits { return &habits{seen: map[site][][]act{}} }
+func newHabits() *habits { return &habits{seen: map[site][][]act{}, hooks: map[string]hookHabit{}} }
 
 func (h *habits) saw(s site, acts []act) {
 	if h.settled == nil {
@@ -45,20 +68,28 @@ func (h *habits) saw(s site, acts []act) {
 }
 
 // settle ends the learning: what was seen alike each time becomes a habit. A
-// clip that was active at some attempts only is no difference.
+// clip that was active at some attempts only is no difference, and no habit.
 func (h *habits) settle() {
 	h.settled = map[site]habit{}
 	for s, all := range h.seen {
-		first := withoutClips(all[0])
-		found := habit{acts: first, how: always}
-		for _, acts := range all[1:] {
-			if describe(withoutClips(acts)) != describe(first) {
-				found = habit{how: varies}
-				break
-			}
+		switch first := all[0]; {
+		case alike(all, describe):
+			h.settled[s] = habit{acts: first, how: always}
+		case alike(all, func(acts []act) string { return describe(withoutClips(acts)) }):
+			h.settled[s] = habit{acts: withoutClips(first), how: always}
+		default:
+			h.settled[s] = habit{how: varies}
 		}
-		h.settled[s] = found
 	}
+}
+
+func alike(all [][]act, describe func([]act) string) bool {
+	for _, acts := range all[1:] {
+		if describe(acts) != describe(all[0]) {
+			return false
+		}
+	}
+	return true
 }
 
 // at returns what happens at a place. Where nobody looked just there but a

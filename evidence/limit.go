@@ -87,38 +87,55 @@ func (t *teller) paramsAt(next *step.Event) Content {
 // hook looks for a clip inside a backward, which no call and no pair of
 // snapshots shows: several tensors end at just the same norm, or at just the
 // same largest element, and none lies above it. Alone this proves nothing; the
-// threshold that it suggests is tested at two scales.
+// threshold that it suggests is tested at two scales. after is nil where nobody
+// looked: then the habit of the line counts.
 func (t *teller) hook(e *step.Event, after Content, on step.Set) {
-	limit, rule := t.signature(after, on)
-	if rule == "" {
-		return
-	}
-	index := t.add(step.Event{
+	clip := step.Event{
 		Seq: e.Seq, Rank: e.Rank, Attempt: e.Attempt, Micro: e.Micro, Kind: step.Clip, Op: step.Clip.String(), Inferred: true,
-		File: e.File, Line: e.Line, Recorded: e.Recorded, Rule: rule, Threshold: step.Some(limit), Inside: "backward",
-	})
+		File: e.File, Line: e.Line, Recorded: e.Recorded, Inside: "backward",
+	}
+	if after == nil {
+		if !t.habits.hooked(place(e)) {
+			return
+		}
+	} else {
+		limit, rule, told := t.signature(after, on)
+		if told {
+			t.habits.sawHook(place(e), rule != "")
+		}
+		if rule == "" {
+			return
+		}
+		clip.Rule, clip.Threshold = rule, step.Some(limit)
+	}
+	index := t.add(clip)
 	t.do(step.Operation{
 		Kind: step.Clip, Event: index, Attempt: e.Attempt, On: on, Certain: true, Threshold: t.threshold(index),
 	})
 }
 
-func (t *teller) signature(after Content, on step.Set) (limit float64, rule string) {
+// signature returns the limit and the kind of a clip whose mark the gradients
+// bear. told is false where they are not all finite.
+func (t *teller) signature(after Content, on step.Set) (limit float64, rule string, told bool) {
 	var norms, maxima []float64
 	for _, i := range on.Members() {
 		s, ok := t.book.Stats(after[t.u.Names[i]])
-		if !ok || s.NonFinite > 0 || s.N < 2 || s.Max == 0 {
+		if ok && s.NonFinite > 0 {
+			return 0, "", false
+		}
+		if !ok || s.N < 2 || s.Max == 0 {
 			continue
 		}
 		norms = append(norms, s.Norm())
 		maxima = append(maxima, s.Max)
 	}
 	if limit, ok := plateau(maxima, 0); ok {
-		return limit, "value"
+		return limit, "value", true
 	}
 	if limit, ok := plateau(norms, 1e-5); ok {
-		return limit, "per_tensor"
+		return limit, "per_tensor", true
 	}
-	return 0, ""
+	return 0, "", true
 }
 
 // plateau returns the largest value if at least two, and half of all, share it.

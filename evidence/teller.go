@@ -181,6 +181,7 @@ func (t *teller) backward(e *step.Event, op step.Operation, before Content, look
 	}
 	if !looked {
 		t.do(op)
+		t.hook(e, nil, op.On)
 		return
 	}
 	var fresh, full []int

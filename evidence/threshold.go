@@ -16,11 +16,13 @@ import (
 // then the gradients did not carry the scale, and nothing is said either.
 func thresholdUnits(s *Story, declared Declared) map[int]step.Unit {
 	units := map[int]step.Unit{}
+	raw := map[string]bool{} // places of clips by code without calls, whose threshold stays
 	for _, clips := range s.clipsBySite() {
 		switch threshold := constancy(clips, func(c clipAt) float64 { return c.threshold }, exactly); {
 		case threshold == stays && !normStays(clips):
 			for _, c := range clips {
 				units[c.event] = step.One
+				raw[place(&s.Events[c.event])] = true
 			}
 		case threshold == moves:
 			for _, c := range clips {
@@ -37,7 +39,26 @@ func thresholdUnits(s *Story, declared Declared) map[int]step.Unit {
 			}
 		}
 	}
+	// Where nobody looked, a clip by code without calls has the unit that it had
+	// in the same place where somebody did.
+	for i := range s.Events {
+		if e := &s.Events[i]; e.Kind == step.Clip && e.Inferred && !e.Threshold.Known && raw[place(e)] {
+			units[i] = step.One
+		}
+	}
 	return units
+}
+
+// AtAnotherScale names a loss scale, other than the given one, at which the same
+// line clipped at the same threshold.
+func (s *Story) AtAnotherScale(event int, scale float64) (float64, bool) {
+	e := &s.Events[event]
+	for _, c := range s.clipsBySite()[place(e)+" "+e.Rule] {
+		if c.scale != scale && near(c.threshold, e.Threshold.Value, sameLimit) {
+			return c.scale, true
+		}
+	}
+	return 0, false
 }
 
 // clipAt is one clip of gradients that carry a scale.

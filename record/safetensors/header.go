@@ -211,7 +211,7 @@ func (p *parser) numbers(what string, limit int64, add func(int64)) error {
 		}
 		digits, _ := tok.(json.Number)
 		n, err := strconv.ParseInt(digits.String(), 10, 64)
-		if err != nil || n < 0 || n > limit || digits[0] == '-' {
+		if err != nil || n > limit || digits[0] == '-' {
 			return faultAt(at, fixWriter, "%s must hold whole numbers from 0 to %d, not %s", what, limit, describe(tok))
 		}
 		add(n)
