@@ -58,7 +58,7 @@ func Check(sources []Source, opt Options) *Report {
 		worst[i].Status = Off
 	}
 	for n, src := range sources {
-		r.Inputs = append(r.Inputs, Input{Path: src.Path, Kind: src.Run.Kind, Events: src.Run.Events()})
+		r.Inputs = append(r.Inputs, Input{Path: src.Path, Kind: src.Run.Kind, Events: src.Run.Calls()})
 		run := newRun(src.Run, opt)
 		var findings []Finding
 		for i := range Rules {
@@ -106,7 +106,11 @@ func newRun(rec *record.Run, opt Options) *Run {
 	if opt.MaxNorm != 0 {
 		run.MaxNorm = step.Some(opt.MaxNorm)
 	}
-	for _, rank := range rec.Ranks {
+	ranks := rec.Ranks
+	if rec.Kind == record.Tensors && rec.Ordered {
+		ranks = []record.Rank{evidence.Reconstruct(rec, run.Book)}
+	}
+	for _, rank := range ranks {
 		run.Stories = append(run.Stories, evidence.Tell(rec, rank, run.Book, evidence.Declared{MaxNorm: run.MaxNorm}))
 	}
 	return run

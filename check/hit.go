@@ -63,10 +63,13 @@ func oneFinding(rank int, optimizer string, hits []hit) Finding {
 		}
 	}
 	f.Steps, f.Count = ranges(steps)
-	if len(steps) > 0 {
+	switch {
+	case best.story.Windows:
+		f.Steps = [][2]int{}
+	case len(steps) > 0:
 		f.Step = &f.Steps[0][0]
-	} else {
-		f.Count = len(hits)
+	default:
+		f.Count = 1
 	}
 	f.Message, f.Evidence = best.tell()
 	if f.Evidence == nil {

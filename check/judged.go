@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"ordercheck/evidence"
+	"ordercheck/record"
 	"ordercheck/step"
 )
 
@@ -34,6 +35,12 @@ func (r *Run) scaledByHand() bool {
 	}
 	return false
 }
+
+// needCalls is what rules about the order of calls lack where only tensors are left.
+const needCalls = "the calls of the loop: a recording"
+
+// silent reports whether no call was recorded at all.
+func (r *Run) silent() bool { return r.Kind == record.Tensors }
 
 // guarded reports whether gradients that are not finite went by unstepped.
 func (r *Run) guarded() bool {

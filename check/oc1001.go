@@ -129,7 +129,7 @@ func decideOC1001(r *Run) Outcome {
 					continue
 				}
 				scale, carries := w.Unit.IsScale()
-				judged = judged || !carries || w.Op.Threshold.Known()
+				judged = judged || !c.Parts[i].Claimed && (!carries || w.Op.Threshold.Known())
 				if t := s.Events[w.Op.Event].Threshold; carries && !w.Op.Threshold.Known() && !c.Parts[i].Claimed &&
 					!s.Events[w.Op.Event].Inferred && c.Outcome == step.Applied && t.Known && t.Value/scale < leastThreshold {
 					suspects = append(suspects, hit{

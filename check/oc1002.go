@@ -99,8 +99,9 @@ func decideOC1002(r *Run) Outcome {
 	judged := false
 	r.eachStep(func(s *evidence.Story, c *step.Consumption) {
 		for i := range c.Parts {
-			for _, w := range c.Parts[i].Words {
-				judged = judged || w.Op.Kind == step.Unscale && w.Unit.Known()
+			p := &c.Parts[i]
+			for _, w := range p.Words {
+				judged = judged || w.Op.Kind == step.Unscale && w.Unit.Known() && !p.Claimed
 			}
 		}
 	})

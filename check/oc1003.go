@@ -93,12 +93,12 @@ func decideOC1003(r *Run) Outcome {
 	r.eachStep(func(s *evidence.Story, c *step.Consumption) {
 		for i := range c.Parts {
 			p := &c.Parts[i]
-			judged = judged || c.Outcome == step.Applied && p.State == step.Filled && p.Unit().Known() && (!p.Claimed || p.Unit().IsOne())
+			judged = judged || c.Outcome == step.Applied && p.State == step.Filled && p.Unit().Known() && !p.Claimed
 		}
 	})
 	r.eachBreach("OC1003", func(s *evidence.Story, c *step.Consumption, p *step.Part, b step.Breach) {
 		scale, ok := b.Unit.IsScale()
-		if !ok {
+		if !ok || r.silent() { // without calls the scale of a window is read off its unscale
 			return
 		}
 		optimizer := r.Manifest.Optimizers[c.Optimizer]

@@ -89,6 +89,9 @@ for one common loss use one optimizer with two parameter groups.`},
 }
 
 func decideOC3003(r *Run) Outcome {
+	if r.silent() {
+		return noData(needCalls)
+	}
 	hits := r.errorHits("OC3003", "The scale was updated again, and no backward of this scaler had run since the last update.")
 	if len(hits) == 0 && (!r.scaled() || !r.has(step.UpdateScale, nil) && !r.scaledByHand()) {
 		return notApplicable("the scale is never updated")

@@ -85,6 +85,9 @@ result of adjust to the name.`},
 }
 
 func decideOC3004(r *Run) Outcome {
+	if r.silent() {
+		return noData(needCalls)
+	}
 	hits := r.errorHits("OC3004", "The scale was updated between the backward and the verdict on its gradients.")
 	if len(hits) == 0 && (!r.scaled() || !r.has(step.UpdateScale, nil)) {
 		return notApplicable("no call updates the scale")

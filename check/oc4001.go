@@ -89,6 +89,9 @@ clip in front of MultiSteps acts on each micro-batch.`},
 }
 
 func decideOC4001(r *Run) Outcome {
+	if r.silent() {
+		return noData(needCalls)
+	}
 	if !r.has(step.Clip, clips) {
 		return notApplicable("nothing is clipped")
 	}

@@ -249,7 +249,7 @@ func (b *Book) tensor(r Ref) (*safetensors.Tensor, error) {
 
 // Vector reads a whole tensor.
 func (b *Book) Vector(r Ref) ([]float64, bool) {
-	if r.summary != nil {
+	if r.summary != nil || r.file == "" {
 		return nil, false
 	}
 	t, err := b.tensor(r)

@@ -41,43 +41,62 @@ func (s *Story) Consumed(c *step.Consumption, on step.Set, m record.Optimizer) (
 		}
 	}
 	before, _ := s.Book.Of(e.Before, kind)
-	var dot, sqG, sqU float64
+	var took Fitted
 	for _, i := range on.Members() {
 		name := s.Universe.Names[i]
-		g, ok1 := s.vector(grads, name)
-		u, ok2 := s.vector(after, name)
-		if !ok1 || !ok2 || len(g) != len(u) {
+		now, ok := after[name]
+		grad, ok2 := grads[name]
+		if !ok || !ok2 {
 			continue
 		}
-		old, had := s.vector(before, name)
-		had = had && len(old) == len(u)
-		first := kind == "momentum_buffer" && !had
-		for j := range u {
-			v := u[j]
-			if had {
-				v -= float64(keep * old[j])
-			}
-			if !first {
-				v /= gain
-			}
-			if !isFinite(v) || !isFinite(g[j]) {
-				continue
-			}
-			dot += float64(v * g[j])
-			sqG += float64(g[j] * g[j])
-			sqU += float64(v * v)
+		g := gain
+		old, had := before[name]
+		if kind == "momentum_buffer" && !had {
+			g = 1
 		}
+		took.add(s.Book, grad, old, now, keep, g)
 	}
-	if sqG == 0 || sqU == 0 {
-		return 0, 0, false
-	}
-	return dot / sqG, dot / math.Sqrt(sqG) / math.Sqrt(sqU), true
+	factor, cosine = took.Fit()
+	return factor, cosine, factor != 0
 }
 
-func (s *Story) vector(c Content, name string) ([]float64, bool) {
-	ref, ok := c[name]
-	if !ok {
-		return nil, false
+// Fitted gathers how a consumed gradient u lies to the one in the buffer, g.
+type Fitted struct{ dot, sqG, sqU float64 }
+
+// add computes u = (now − keep·old)/gain for one tensor; without old it is
+// now/gain. Elements that are not finite are left out. It reports whether the
+// tensors could be read and have one shape.
+func (f *Fitted) add(b *Book, grad, old, now Ref, keep, gain float64) bool {
+	g, ok1 := b.Vector(grad)
+	u, ok2 := b.Vector(now)
+	if !ok1 || !ok2 || len(g) != len(u) {
+		return false
 	}
-	return s.Book.Vector(ref)
+	var o []float64
+	if old != (Ref{}) {
+		if o, ok1 = b.Vector(old); !ok1 || len(o) != len(u) {
+			return false
+		}
+	}
+	for j, v := range u {
+		if o != nil {
+			v -= float64(keep * o[j])
+		}
+		if v /= gain; !isFinite(v) || !isFinite(g[j]) {
+			continue
+		}
+		f.dot += float64(v * g[j])
+		f.sqG += float64(g[j] * g[j])
+		f.sqU += float64(v * v)
+	}
+	return true
+}
+
+// Fit returns the least-squares factor u ≈ f·g and the cosine; 0, 0 where
+// nothing can be said.
+func (f Fitted) Fit() (factor, cosine float64) {
+	if f.sqG == 0 || f.sqU == 0 {
+		return 0, 0
+	}
+	return f.dot / f.sqG, f.dot / math.Sqrt(f.sqG) / math.Sqrt(f.sqU)
 }

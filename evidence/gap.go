@@ -62,11 +62,7 @@ func (t *teller) between(e *step.Event, before Content, looked bool) {
 // awaited reports whether gradients wait here for what e does with them.
 func (t *teller) awaited(e *step.Event) bool {
 	switch e.Kind {
-	case step.Reduce:
-		if e.What != "gradient" {
-			return false
-		}
-	case step.Unscale, step.Clip, step.Step, step.GradOp, step.Backward:
+	case step.Reduce, step.Unscale, step.Clip, step.Step, step.GradOp, step.Backward:
 	default:
 		return false
 	}
@@ -229,6 +225,10 @@ func (t *teller) explainFactor(e *step.Event, p *step.Part, on step.Set, scale, 
 		return []act{{kind: unscaled, on: on}}, true
 	case divides && near(f*scale*scale, 1, slack):
 		return []act{{kind: unscaled, on: on}, {kind: unscaled, on: on}}, true
+	case isMean(f, slack):
+		return []act{{kind: multiplied, on: on, factor: f}}, true
+	case carries && isMean(f*scale, slack):
+		return []act{{kind: unscaled, on: on}, {kind: multiplied, on: on, factor: f * scale}}, true
 	case carries && f*scale < 1 && !t.unscaledLater(on):
 		return []act{{kind: unscaled, on: on}, {kind: shrunk, on: on, factor: f * scale}}, true
 	case f > 0 && f < 1:

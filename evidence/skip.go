@@ -53,8 +53,8 @@ func (s *Story) Skips() (out []Skip) {
 		case step.Step:
 			id := e.Optimizer
 			optimizers[id] = true
-			before, after := s.owned(id, e.Before), s.owned(id, e.After)
-			if skipped := overflow[id]; len(skipped) > 0 && s.Events[skipped[0]].Attempt != e.Attempt && sinceLoad[id] {
+			before, after := s.owned(e, e.Before), s.owned(e, e.After)
+			if skipped := overflow[id]; !s.Windows && len(skipped) > 0 && s.Events[skipped[0]].Attempt != e.Attempt && sinceLoad[id] {
 				if old, ok := last[id]; ok && len(before) > 0 {
 					out = append(out, s.compareState(skipped[0], id, old, before))
 				}
@@ -79,10 +79,13 @@ func (s *Story) Skips() (out []Skip) {
 	return out
 }
 
-// owned is the state of an optimizer in a snapshot; nil if nobody looked at
-// state. An optimizer that has none yet has parameters there.
-func (s *Story) owned(optimizer string, snap step.Snapshot) Content {
-	on, _ := s.Universe.Owned(optimizer)
+// owned is the state of a step's parameters in a snapshot; nil if nobody looked
+// at state. An optimizer that has none yet has parameters there.
+func (s *Story) owned(e *step.Event, snap step.Snapshot) Content {
+	on, _ := s.Universe.Owned(e.Optimizer)
+	if e.Covers.Known {
+		on = s.Universe.set(e.Covers.Value)
+	}
 	out := Content{}
 	for key, ref := range s.Book.State(snap) {
 		if _, param, _ := strings.Cut(key, "/"); on.Has(s.Universe.add(param)) {

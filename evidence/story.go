@@ -24,6 +24,8 @@ type Story struct {
 	ScaledLoss, HandScale bool
 	// Gaps: calls are missing from the record.
 	Gaps bool
+	// Windows: attempts are numbers of windows, which nobody but this program knows.
+	Windows bool
 	// Looked: gradients were looked at somewhere.
 	Looked bool
 }

@@ -25,6 +25,8 @@ type teller struct {
 	grads  Content // gradients after the last call that may move them, if known
 	known  bool
 	prev   *step.Event // that call
+
+	refilled bool // a backward ran since the last step
 }
 
 func newTeller(run *record.Run, rank record.Rank, book *Book) *teller {
@@ -39,12 +41,12 @@ func (t *teller) tell() *Story {
 	t.story = &Story{
 		Rank: t.rank.ID, Ranks: max(len(t.run.Ranks), t.run.Manifest.WorldSize), Script: t.run.Manifest.Source.Script, Universe: t.u, Book: t.book, Moves: map[int]Move{}, Dtypes: map[string]string{},
 		Machine:    step.NewMachine(len(t.u.Names)),
-		ScaledLoss: t.scales.any(), HandScale: t.scales.by == byHand,
+		ScaledLoss: t.scales.any(), HandScale: t.scales.by == byHand, Windows: t.run.Kind == record.Tensors,
 	}
 	for name, p := range t.run.Manifest.Parameters {
 		t.story.Dtypes[name] = p.DType
 	}
-	t.grads, t.known, t.prev = nil, false, nil
+	t.grads, t.known, t.prev, t.refilled = nil, false, nil, false
 	for i := range t.rank.Events {
 		e := &t.rank.Events[i]
 		t.at = i
@@ -56,12 +58,14 @@ func (t *teller) tell() *Story {
 		t.scales.see(e)
 		before, looked := t.book.Of(e.Before, "grad")
 		t.story.Looked = t.story.Looked || looked && len(before) > 0
-		if e.Kind.MovesGradients() {
+		moves := e.Kind.MovesGradients() && !(e.Kind == step.Reduce && (e.What != "gradient" || e.Inside == "backward"))
+		if moves {
 			t.between(e, before, looked)
 		}
 		t.call(e, before, looked)
-		if e.Kind.MovesGradients() {
+		if moves {
 			t.look(e, before, looked)
+			t.refilled = e.Kind == step.Backward || t.refilled && e.Kind != step.Step
 		}
 	}
 	return t.story
@@ -126,6 +130,7 @@ func (t *teller) call(e *step.Event, before Content, looked bool) {
 		op.Threshold = t.threshold(index)
 		op.Inert = e.Threshold.Known && e.Threshold.Value > 1e300
 		op.Partwise = e.Rule == "per_example"
+		op.Refilled = t.refilled
 		t.do(op)
 	case step.Step:
 		t.step(e, op)
@@ -226,7 +231,7 @@ func (t *teller) filled(before, after Content) step.Set {
 // step tells what an optimizer's step stands for: a fused one unscales and
 // checks itself, a scaler's unscales unless somebody did.
 func (t *teller) step(e *step.Event, op step.Operation) {
-	op.On, op.Certain = t.u.Owned(e.Optimizer)
+	op.On, op.Certain = t.on(e)
 	op.Scaled = t.story.ScaledLoss
 	counts := e.Via != "scaler" || t.scales.counts(e)
 	if e.Via == "scaler" && counts && !step.Is(e.Called, false) {

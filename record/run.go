@@ -17,7 +17,7 @@ import (
 
 // Run is one run of a training loop, as far as something is left of it.
 type Run struct {
-	Kind     string // "recording", "events" or "tensors"
+	Kind     string // Recording, Events or Tensors
 	Manifest Manifest
 	Ranks    []Rank // by rank
 	// Ordered is false for tensor files whose order is not known.
@@ -26,6 +26,13 @@ type Run struct {
 
 	fsys fs.FS
 }
+
+// The kinds of runs.
+const (
+	Recording = "recording" // format version 1
+	Events    = "events"    // a lone events file
+	Tensors   = "tensors"   // tensor files without calls
+)
 
 // Rank is what one process did, in order.
 type Rank struct {
@@ -39,8 +46,8 @@ type Note struct {
 	Text  string
 }
 
-// Events counts the calls of all ranks.
-func (r *Run) Events() int {
+// Calls counts the events of all ranks.
+func (r *Run) Calls() int {
 	n := 0
 	for _, rank := range r.Ranks {
 		n += len(rank.Events)
@@ -70,7 +77,7 @@ func ReadRecording(fsys fs.FS) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	run := &Run{Kind: "recording", Manifest: m, Ordered: true, fsys: fsys}
+	run := &Run{Kind: Recording, Manifest: m, Ordered: true, fsys: fsys}
 	entries, err := fs.ReadDir(fsys, ".")
 	if err != nil {
 		return nil, err
@@ -105,7 +112,7 @@ func ReadRecording(fsys fs.FS) (*Run, error) {
 
 // ReadEvents reads a lone events file, without recording.json.
 func ReadEvents(fsys fs.FS, name string) (*Run, error) {
-	run := &Run{Kind: "events", Ordered: true, fsys: fsys}
+	run := &Run{Kind: Events, Ordered: true, fsys: fsys}
 	if err := run.addRank(name, 0); err != nil {
 		return nil, err
 	}
@@ -118,7 +125,7 @@ func ReadEvents(fsys fs.FS, name string) (*Run, error) {
 // the order in which the files were made. A file that cannot be read is an
 // error if it was asked for by name, else a note.
 func ReadTensors(fsys fs.FS, names []string, ordered, asked bool) (*Run, error) {
-	run := &Run{Kind: "tensors", Ordered: ordered, fsys: fsys}
+	run := &Run{Kind: Tensors, Ordered: ordered, fsys: fsys}
 	var events []step.Event
 	for _, name := range names {
 		f, err := run.Open(name)

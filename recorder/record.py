@@ -3,21 +3,22 @@
 
     python recorder/record.py [--out DIR] [--steps 0,5,9] [--budget-mb N] train.py [its arguments...]
 
-The script runs as __main__, in this process, with its own sys.argv and sys.path[0]. DIR (default `recording`)
-becomes a recording of format version 1: the calls that order matters for, one JSON object a line in events.jsonl
-(events.rankN.jsonl where there are ranks), snapshots of gradients, parameters and optimizer state as safetensors,
-and recording.json. Training is bit for bit what it is without the recorder: no random number is drawn, nothing is
-written to a tensor, and a fault of the recorder itself is a warning, never an exception in the script.
+The script runs as __main__ in this process, with its own sys.argv and sys.path[0]. DIR (default `recording`) becomes a
+recording of format version 1: in events.jsonl (events.rankN.jsonl where there are ranks) the calls whose order
+matters, in tensors/ snapshots of gradients, parameters and optimizer state, and recording.json. Training is bit for
+bit what it is without the recorder: it draws no random number and writes to no tensor of the script's, and its own
+faults are a warning, never an exception in the script.
 
-Snapshots are kept for the first attempt, around every overflow, before and after every change of the scale, and for
-the last attempt, within --budget-mb (default 64). What no longer fits is summed up (before_summary), then left out.
-Every attempt has to be looked at for that; on a long or large run name the attempts instead: --steps 0,5,9.
+Snapshots are kept of the first attempt, around every overflow, before and after every change of the scale, and of the
+last attempt, within --budget-mb (default 64). What does not fit is summed up (before_summary), then left out. For that
+every attempt has to be looked at; of a long run, or a large model, name the attempts that matter: --steps 0,5,9.
 
-Needs Python 3.9 and PyTorch 2.3 or newer, nothing else. Not seen: gradients changed by hand (only their snapshots
-show it), torch.autograd.grad, calls inside torch.compile, tensors while a CUDA graph is captured.
+Needs Python 3.9 and PyTorch 2.3 or newer, nothing else. Not seen: gradients changed by hand (their snapshots show it),
+torch.autograd.grad, calls inside torch.compile and while a CUDA graph is captured or replayed.
 """
 
 import argparse
+import contextlib
 import ctypes
 import functools
 import gc
@@ -25,7 +26,6 @@ import hashlib
 import importlib.util
 import json
 import math
-import multiprocessing
 import multiprocessing.spawn
 import multiprocessing.util
 import os
@@ -36,95 +36,95 @@ import sys
 import types
 import weakref
 
-torch = None  # set by install(): the script, not the recorder, decides when torch is imported
+torch = None  # set by install(): the script decides when torch is imported
 
 THIS_FILE = os.path.abspath(__file__)
 SETTINGS = "ORDERCHECK_RECORDING"  # environment variable that hands the settings to child processes
-MAX_LINE = 8 << 20  # readers need not take longer lines; summaries of more tensors than fit are left out
-SAMPLES = 16  # elements of each tensor that a summary shows
-HEAD = 1 << 22  # elements compared to learn whether a step changed the parameters
+MAX_LINE = 8 << 20  # readers need not take longer lines; a longer summary is left out
+SAMPLES = 16  # elements of a tensor that its summary shows
+CHUNK = 1 << 22  # elements handled at a time, and compared to learn whether a step changed the parameters
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Values and tensors, as JSON and as bytes
 
 
-def plain(value):
-    """`value` as JSON can hold it: non-finite numbers by name, one-element tensors as numbers, the rest null."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else "nan" if value != value else "inf" if value > 0 else "-inf"
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    return plain(number(value))
-
-
 def number(value):
-    """A number, a one-element tensor's number, or None."""
+    """A number, the number in a one-element tensor, or None."""
     if torch is not None and isinstance(value, torch.Tensor):
         return value.detach().item() if value.numel() == 1 and not value.is_meta else None
     return value if isinstance(value, (int, float)) else None
 
 
+def plain(value):
+    """The value as JSON can hold it: numbers that are not finite by name, what is neither number nor text as null."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    value = value if isinstance(value, str) else number(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return "nan" if value != value else "inf" if value > 0 else "-inf"
+    return value
+
+
+def to_json(value, **layout):
+    return json.dumps(plain(value), ensure_ascii=False, allow_nan=False, **layout)
+
+
 DTYPES = {
-    "float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "float8_e4m3fn": "F8_E4M3",
-    "float8_e5m2": "F8_E5M2", "int64": "I64", "int32": "I32", "int16": "I16", "int8": "I8", "uint8": "U8", "bool": "BOOL",
+    "float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "float8_e4m3fn": "F8_E4M3", "bool": "BOOL",
+    "float8_e5m2": "F8_E5M2", "int64": "I64", "int32": "I32", "int16": "I16", "int8": "I8", "uint8": "U8",
 }  # fmt: skip
 
 
 def dtype_name(tensor):
-    return str(tensor.dtype).removeprefix("torch.")
+    return str(tensor.dtype).split(".")[-1]
 
 
 def dense(tensor):
-    """This rank's values as an ordinary tensor that shares memory where it can; None if they have none now."""
+    """This rank's values as an ordinary tensor, sharing memory where it can; None if they cannot be had."""
     tensor = tensor.detach()
     if type(tensor) is not torch.Tensor and hasattr(tensor, "to_local"):
         tensor = tensor.to_local()
     if tensor.layout is not torch.strided:
         tensor = tensor.to_dense()
-    # A sharded parameter between two gathers keeps its shape and loses its memory.
-    empty = tensor.is_meta or (tensor.numel() > 0 and tensor.untyped_storage().size() == 0)
-    return None if empty or dtype_name(tensor) not in DTYPES else tensor
+    # Between two gathers a sharded parameter keeps its shape and loses its memory.
+    gone = tensor.is_meta or (tensor.numel() > 0 and tensor.untyped_storage().size() == 0)
+    return None if gone or dtype_name(tensor) not in DTYPES else tensor
 
 
-def tensor_bytes(tensor):
-    """(safetensors dtype, shape, bytes): a copy."""
-    tensor = tensor.cpu().contiguous()
-    size = tensor.numel() * tensor.element_size()
-    return DTYPES[dtype_name(tensor)], list(tensor.shape), ctypes.string_at(tensor.data_ptr(), size) if size else b""
+def dense_ones(tensors):
+    return {name: values for name, tensor in tensors.items() if (values := dense(tensor)) is not None}
 
 
-def safetensors(entries):
-    """The bytes of a safetensors file. `entries`: name -> (dtype, shape, bytes). Equal content gives equal bytes."""
+def safetensors(tensors):
+    """The bytes of a safetensors file that holds these tensors by name. Equal content gives equal bytes."""
     header, body, offset = {}, [], 0
-    for name in sorted(entries):
-        dtype, shape, data = entries[name]
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [offset, offset + len(data)]}
-        offset += len(data)
-        body.append(data)
+    for name in sorted(tensors):
+        values = tensors[name].cpu().contiguous()
+        size = values.numel() * values.element_size()
+        body.append(ctypes.string_at(values.data_ptr(), size) if size else b"")
+        span = [offset, offset + size]
+        header[name] = {"dtype": DTYPES[dtype_name(values)], "shape": list(values.shape), "data_offsets": span}
+        offset += size
     head = json.dumps(header, separators=(",", ":")).encode()
-    head += b" " * (-len(head) % 8)  # tensors start on a multiple of 8
+    head += b" " * (-len(head) % 8)  # the tensors begin at a multiple of 8
     return b"".join([struct.pack("<Q", len(head)), head, *body])
 
 
 def summary(tensor):
-    """What format version 1 says of a tensor that is not kept: size, finiteness, largest, sum of squares, samples."""
+    """What format version 1 says of a tensor whose elements are not kept."""
     flat = (tensor.cpu() if tensor.device.type == "mps" else tensor).reshape(-1)  # mps has no float64
     n, finite, largest, sumsq = flat.numel(), 0, 0.0, 0.0
-    for part in flat.split(HEAD):  # float64 copies stay small
-        good = part.double()
-        good = good[torch.isfinite(good)]
+    for part in flat.split(CHUNK):
+        good = part[torch.isfinite(part)].double()
         finite += good.numel()
-        if good.numel():
-            largest = max(largest, float(good.abs().max()))
-            sumsq += float(good.square().sum())
-    where = sorted({i * (n - 1) // max(SAMPLES - 1, 1) for i in range(SAMPLES)}) if n else []
-    values = flat[torch.tensor(where, dtype=torch.int64, device=flat.device)].double().tolist() if n else []
-    return {"n": n, "nonfinite": n - finite, "max": largest, "sumsq": sumsq, "sample": [list(s) for s in zip(where, values)]}
+        largest = max(largest, float(good.abs().max())) if good.numel() else largest
+        sumsq += float(good.square().sum())
+    where = sorted({i * (n - 1) // (SAMPLES - 1) for i in range(SAMPLES)}) if n else []
+    sample = [[i, value] for i, value in zip(where, flat[where].double().tolist())] if n else []
+    return {"n": n, "nonfinite": n - finite, "max": largest, "sumsq": sumsq, "sample": sample}
 
 
 def write_whole(path, data):
@@ -136,131 +136,104 @@ def write_whole(path, data):
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Names of objects: scalers and optimizers by number, parameters by module path
-
-
-class Numbered:
-    """Objects in the order in which they appeared, held weakly: recording must not keep a model alive."""
-
-    def __init__(self):
-        self.refs = []
-        self.numbers = {}
-
-    def number(self, thing):
-        """(index, whether it is new)."""
-        index = self.numbers.get(id(thing))
-        if index is not None and self.refs[index]() is thing:
-            return index, False
-        self.refs.append(weakref.ref(thing))
-        self.numbers[id(thing)] = len(self.refs) - 1
-        return len(self.refs) - 1, True
-
-    def alive(self):
-        return [(i, thing) for i, ref in enumerate(self.refs) if (thing := ref()) is not None]
-
-
-def group_params(optimizer):
-    return [p for group in optimizer.param_groups for p in group["params"]]
+# Names of parameters
 
 
 class Names:
-    """Names of the parameters that are watched: `0.weight`, `net.0.weight` where several modules are trained,
-    `opt0.g0.p0` for what belongs to no module, such as float32 masters."""
+    """The parameters that are watched, held weakly, by name: `0.weight`, `net.0.weight` where several modules are
+    trained, `opt0.g0.p0` for what is in no module, such as float32 masters."""
 
     def __init__(self):
         self.known = {}  # id -> (weak reference, name)
-        self.described = {}  # name -> what recording.json says
-        self.rooted = False  # a module has been named: later ones need a prefix
+        self.described = {}  # name -> what recording.json says of it
+        self.rooted = False  # a module has been named; a later one needs a prefix
 
     def of(self, tensor):
         ref, name = self.known.get(id(tensor), (None, None))
         return name if ref is not None and ref() is tensor else None
 
+    def all_of(self, tensors):
+        """Their names, or None if one has none."""
+        names = [self.of(tensor) for tensor in tensors]
+        return None if None in names else names
+
     def watched(self):
         return [(name, tensor) for ref, name in self.known.values() if (tensor := ref()) is not None]
 
-    def give(self, tensor, name, **more):
-        while name in self.described:  # another module's parameter of that name
-            name += "'"
-        self.known[id(tensor)] = (weakref.ref(tensor), name)
-        self.described[name] = {"dtype": dtype_name(tensor), "shape": list(tensor.shape), **more}
-        return name
+    def give(self, tensor, name):
+        about = {"dtype": dtype_name(tensor), "shape": list(tensor.shape)}
+        first = self.of(tensor)
+        if first is None:
+            while name in self.described:  # another module's parameter is called so
+                name += "'"
+            self.known[id(tensor)] = (weakref.ref(tensor), name)
+            self.described[name] = about
+        elif first != name:  # tied: one tensor under two names
+            self.described.setdefault(name, {**about, "same_as": first})
 
     def learn(self, optimizers, frame):
-        """Name every parameter of these (index, optimizer) pairs that has none. `frame`: where variables have names."""
+        """Name what these optimizers step, and the rest of the modules it is in. `frame`: where variables are looked
+        up. Without an optimizer the loop steps by hand, and what has gradients is taken."""
         roots = root_modules()
-        wanted = [p for _, o in optimizers for p in group_params(o)]
-        if not optimizers:  # a loop that steps by hand: what has gradients is trained
-            wanted = [p for root in roots for _, p in root.params if p.grad is not None]
+        wanted = [p for optimizer in optimizers.values() for p in params_of(optimizer)]
+        wanted = wanted if optimizers else [p for _, params in roots for _, p in params if p.grad is not None]
         wanted = {id(p): p for p in wanted if self.of(p) is None}
-        chosen = choose(roots, [root.ids() & wanted.keys() for root in roots])
-        masters = [p for i, p in wanted.items() if not any(i in root.ids() for root in chosen)]
-        copied = choose(roots, [{id(m) for m, _ in copies(masters, root)} for root in roots])
-        found = chosen + [root for root in copied if root not in chosen]
-        for root in found:
-            prefix = variable_name(root.module, frame) + "." if self.rooted or len(found) > 1 else ""
-            for path, p in root.params:
+        inside = [{id(p) for _, p in params} & wanted.keys() for _, params in roots]
+        outside = [p for i, p in wanted.items() if not any(i in ids for ids in inside)]
+        pairs = [copies(outside, params) for _, params in roots]
+        copied = choose(roots, [{id(master) for master, _ in found} for found in pairs])
+        chosen = sorted({*choose(roots, inside), *copied})
+        for module, params in (roots[i] for i in chosen):
+            prefix = variable_name(module, frame) + "." if self.rooted or len(chosen) > 1 else ""
+            for path, p in params:
                 if p.requires_grad or id(p) in wanted:
-                    self.give_path(p, prefix + path)
-        self.rooted |= bool(found)
-        for index, optimizer in optimizers:
+                    self.give(p, prefix + path)
+        self.rooted |= bool(chosen)
+        for index, optimizer in optimizers.items():
             for g, group in enumerate(optimizer.param_groups):
                 for k, p in enumerate(group["params"]):
                     if self.of(p) is None:
                         self.give(p, f"opt{index}.g{g}.p{k}")
-        for root in copied:
-            for master, half in copies(masters, root):
-                self.described[self.of(half)].setdefault("master", self.of(master))
-
-    def give_path(self, p, name):
-        first = self.of(p)
-        if first is None:
-            self.give(p, name)
-        elif name not in self.described:  # one tensor under two names
-            self.described[name] = {"dtype": dtype_name(p), "shape": list(p.shape), "same_as": first}
+        for master, half in (pair for i in copied for pair in pairs[i]):
+            self.described[self.of(half)].setdefault("master", self.of(master))
 
 
-class Root:
-    """A module that is no other module's part, and its (path, parameter) pairs, tied ones under each path."""
-
-    def __init__(self, module):
-        self.module = module
-        wrapped = type(module).__name__ in ("DistributedDataParallel", "DataParallel")
-        paths = module.named_parameters(remove_duplicate=False)
-        inner = re.compile((r"^module\.|" if wrapped else "") + r"\b(_orig_mod|_fsdp_wrapped_module)\.")
-        self.params = [(inner.sub("", path), p) for path, p in paths]
-
-    def ids(self):
-        return {id(p) for _, p in self.params}
+def params_of(optimizer):
+    return [p for group in optimizer.param_groups for p in group["params"]]
 
 
 def root_modules():
+    """(module, [(path, parameter)]) for each module that is in no other; a tied parameter under each of its paths."""
     alive = [thing for thing in gc.get_objects() if issubclass(type(thing), torch.nn.Module)]
     parts = {id(part) for module in alive for part in module._modules.values()}
-    return [Root(module) for module in alive if id(module) not in parts]
+    roots = []
+    for module in alive:
+        if id(module) not in parts:
+            wrapped = type(module).__name__ in ("DistributedDataParallel", "DataParallel")
+            wrapper = re.compile((r"^module\.|" if wrapped else "") + r"\b(_orig_mod|_fsdp_wrapped_module)\.")
+            params = module.named_parameters(remove_duplicate=False)
+            roots.append((module, [(wrapper.sub("", path), p) for path, p in params]))
+    return roots
 
 
 def choose(roots, held):
-    """The fewest roots that hold everything that any holds (`held`: a set for each), greedily, the smaller first."""
+    """Indices of the fewest roots that hold all that any does (`held`: a set for each); of equal ones the smaller."""
     chosen, left = [], set().union(*held)
     while left:
-        best = max(range(len(roots)), key=lambda i: (len(held[i] & left), -len(roots[i].params)))
-        chosen.append(roots[best])
+        best = max(range(len(roots)), key=lambda i: (len(held[i] & left), -len(roots[i][1])))
+        chosen.append(best)
         left -= held[best]
     return chosen
 
 
-def copies(masters, root):
-    """(master, half) pairs: which of these parameters are float32 copies of the root's half-precision ones."""
-    halves = {}
-    for _, p in root.params:
+def copies(masters, params):
+    """(master, parameter) pairs where a float32 master holds the values of a half-precision parameter."""
+    halves, pairs = {}, []
+    for _, p in params:
         if p.dtype in (torch.float16, torch.bfloat16) and p.requires_grad:
             halves.setdefault(p.shape, []).append(p)
-    pairs = []
-    for master in masters:
-        if master.dtype != torch.float32:
-            continue
-        half = next((p for p in halves.get(master.shape, ()) if is_copy(master, p)), None)
+    for master in (m for m in masters if m.dtype == torch.float32 and m.shape in halves):
+        half = next((p for p in halves[master.shape] if is_copy(master, p)), None)
         if half is not None:
             halves[master.shape] = [p for p in halves[master.shape] if p is not half]
             pairs.append((master, half))
@@ -273,12 +246,11 @@ def is_copy(master, half):
 
 
 def variable_name(thing, frame):
-    """What the script calls `thing`: a local or global variable of the calling functions, else its class."""
+    """What the script calls it: a variable of the calling functions, or of the script; else its class."""
     while frame is not None:
-        for scope in (frame.f_locals, frame.f_globals):
-            for name, value in scope.items():
-                if value is thing:
-                    return name
+        for name, value in [*frame.f_locals.items(), *frame.f_globals.items()]:
+            if value is thing:
+                return name
         frame = frame.f_back
     return type(thing).__name__
 
@@ -288,120 +260,115 @@ def variable_name(thing, frame):
 
 
 class Files:
-    """The recording directory, as far as this rank writes it."""
+    """The recording's directory, as far as this process writes it."""
 
     def __init__(self, out, script):
         self.out, self.script = out, script
         self.events = None
         self.seq = 0
-        self.written = {}  # content hash -> file that holds it
-        self.manifest = None
+        self.written = {}  # content hash -> the snapshot that holds it
+        self.manifest = None  # what this rank last said in recording.json
         self.place = None
 
+    def path(self, name):
+        return os.path.join(self.out, name)
+
     def rank(self):
-        """(rank, world size): of the process group if there is one, else of the launcher."""
-        group = torch.distributed if torch is not None and torch.distributed.is_available() else None
-        if group is not None and group.is_initialized():
-            self.place = group.get_rank(), group.get_world_size()
-        # A group that was taken down still says who this was.
+        """(rank, world size): of the process group, which still counts when it is gone; else of the launcher."""
+        if torch is not None and torch.distributed.is_available() and torch.distributed.is_initialized():
+            self.place = torch.distributed.get_rank(), torch.distributed.get_world_size()
         return self.place or (int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1)))
 
-    def snapshot(self, key, kind, attempt, data):
-        """Put a snapshot on disk, once for each content, and return its name."""
+    def snapshot(self, key, attempt, kind, data):
+        """Put content on disk, once however often it is named."""
         if key not in self.written:
             name = f"tensors/r{self.rank()[0]}_s{attempt:03d}_{kind}_{key}.safetensors"
-            os.makedirs(os.path.join(self.out, "tensors"), exist_ok=True)
-            write_whole(os.path.join(self.out, name), data)
+            os.makedirs(self.path("tensors"), exist_ok=True)
+            write_whole(self.path(name), data)
             self.written[key] = name
-        return self.written[key]
 
     def append(self, events):
-        """Append events, whole lines only, numbered from where the last ones ended."""
+        """Append whole lines, so that a process that dies leaves JSON that can be read."""
         rank, world = self.rank()
         if self.events is None:
             os.makedirs(self.out, exist_ok=True)
             name = "events.jsonl" if world == 1 else f"events.rank{rank}.jsonl"
-            self.events = open(os.path.join(self.out, name), "w", encoding="utf-8")
-        lines = []
+            self.events = open(self.path(name), "w", encoding="utf-8")
         for event in events:
-            line = json.dumps(plain({"seq": self.seq, "rank": rank, **event}), ensure_ascii=False, allow_nan=False)
+            line = to_json({"seq": self.seq, "rank": rank, **event})
             if len(line) > MAX_LINE:
-                event = {k: v for k, v in event.items() if not k.endswith("_summary")}
-                line = json.dumps(plain({"seq": self.seq, "rank": rank, **event}), ensure_ascii=False, allow_nan=False)
-            lines.append(line + "\n")
+                line = to_json({"seq": self.seq, "rank": rank, **without(event, "before_summary", "after_summary")})
+            self.events.write(line + "\n")
             self.seq += 1
-        self.events.write("".join(lines))
         self.events.flush()
 
-    def describe(self, about, done):
-        """Write recording.json if what it says has changed. Ranks write theirs beside it; they are joined here."""
+    def describe(self, about):
+        """Write recording.json when what it says has changed; where there are ranks, together with theirs."""
         rank, world = self.rank()
-        head = {"format": "ordercheck-recording", "version": 1, "world_size": world}
-        version = str(torch.__version__).split("+")[0] if torch is not None else None
-        head["source"] = {"framework": "torch", "version": version, "script": os.path.basename(self.script)}
-        manifest = plain({**head, **about})
-        if (manifest, done) == self.manifest:
+        source = {"framework": "torch", "script": os.path.basename(self.script)}
+        if torch is not None:
+            source["version"] = str(torch.__version__).split("+")[0]
+        manifest = plain({"format": "ordercheck-recording", "version": 1, "world_size": world, "source": source, **about})
+        if manifest == self.manifest:
             return
-        self.manifest = manifest, done
-        if world > 1:
-            write_whole(self.part(rank), json.dumps([manifest, done]).encode())
-            parts = {r: part for r in range(world) if (part := self.read_part(r)) is not None}
-            manifest = join_ranks({r: part[0] for r, part in parts.items()})
-            done = len(parts) == world and all(part[1] for part in parts.values())
-        write_whole(os.path.join(self.out, "recording.json"), json.dumps(manifest, indent=1, ensure_ascii=False).encode())
-        for r in range(world) if world > 1 and done else ():
-            try:
-                os.remove(self.part(r))
-            except FileNotFoundError:  # another rank ended at the same time
-                pass
+        self.manifest = manifest
+        with self.alone() if world > 1 else contextlib.nullcontext():
+            if world > 1 and os.path.exists(self.path("recording.json")):
+                with open(self.path("recording.json"), "rb") as file:
+                    manifest = join(json.load(file), manifest, rank, world)
+            write_whole(self.path("recording.json"), to_json(manifest, indent=1).encode())
 
-    def part(self, rank):
-        return os.path.join(self.out, f".recording.rank{rank}.json")
+    @contextlib.contextmanager
+    def alone(self):
+        """Keep other ranks out of recording.json; the lock goes with the process."""
+        import fcntl
 
-    def read_part(self, rank):
+        directory = os.open(self.out, os.O_RDONLY)
         try:
-            with open(self.part(rank), "rb") as file:
-                return json.load(file)
-        except FileNotFoundError:
-            return None
+            fcntl.flock(directory, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(directory)
 
 
-def join_ranks(manifests):
-    """One recording.json from those of the ranks, lowest first; differing parameter lists become params_by_rank."""
-    ranks = sorted(manifests)
-    joined = manifests[ranks[0]]
-    for rank in ranks:
-        for key in ("scalers", "optimizers", "parameters"):
-            for name, item in manifests[rank][key].items():
-                joined[key].setdefault(name, item)
-    for name, optimizer in joined["optimizers"].items():
-        owned = {str(r): o["params"] for r in ranks if (o := manifests[r]["optimizers"].get(name))}
+def join(old, mine, rank, world):
+    """What the ranks said so far and what this one says. Lists of parameters that differ become params_by_rank."""
+    joined = {**mine, **{key: {**old[key], **mine[key]} for key in ("scalers", "optimizers", "parameters")}}
+    for name, optimizer in mine["optimizers"].items():
+        was = old["optimizers"].get(name, optimizer)
+        # A rank that has not spoken yet is taken to own what the others do.
+        owned = was.get("params_by_rank") or {str(r): was["params"] for r in range(world)}
+        owned[str(rank)] = optimizer["params"]
         if any(params != optimizer["params"] for params in owned.values()):
-            joined["optimizers"][name] = {k: v for k, v in optimizer.items() if k != "params"} | {"params_by_rank": owned}
+            joined["optimizers"][name] = {**without(optimizer, "params"), "params_by_rank": owned}
     return joined
 
 
+def without(fields, *names):
+    return {key: value for key, value in fields.items() if key not in names}
+
+
 # ---------------------------------------------------------------------------------------------------------------------
-# The recorder: attempts, looks, and which of them are kept
+# The recorder: attempts, looks at tensors, and which of them are kept
 
 
 class Attempt:
-    """One pass of the loop, skipped or not: its events and the snapshots that they may name."""
+    """One pass of the loop, skipped or not: its events and the content that they may name."""
 
     def __init__(self, number, mode):
         self.number = number  # None before the loop
         self.mode = mode  # how tensors are looked at: "full", "summary" or None
         self.events = []
-        self.blobs = {}  # content hash -> (kind, bytes)
-        self.size = 0  # bytes that keeping the looks would add to the recording
-        self.scales = set()  # that the losses were multiplied by
+        self.blobs = {}  # content hash -> (kind, bytes), of what was not on disk yet
+        self.size = 0  # bytes that its looks would add to the recording
+        self.scales = set()  # what losses were multiplied by
         self.overflow = False
-        self.changed = False  # the scales are others than the attempt before had
-        self.clock = 0  # counts calls that may begin an attempt or end one
-        self.filled = 0  # when gradients were last filled
-        self.consumed = 0  # when they were last stepped, skipped or cleared
-        self.sites = {}  # (op, file, line) -> when first called
-        self.counts = {}  # (op, file, line) -> (consumed, calls since then)
+        self.changed = False  # its scales are not those of the attempt before
+        self.clock = 0
+        self.filled = self.consumed = 0  # when gradients last came from backward; were stepped, skipped or cleared
+        self.grads = []  # the parameters that backward last filled
+        self.places = {}  # (op, line, ...) -> when first called from there
+        self.counts = {}  # (op, line, ...) -> (consumed, calls since then)
         self.micro = None  # index of the last backward since gradients were consumed
         self.accumulates = False
 
@@ -409,344 +376,270 @@ class Attempt:
         self.clock += 1
         return self.clock
 
-    def count(self, site):
-        """How many calls came from here since gradients were last consumed, before this one."""
-        since, calls = self.counts.get(site, (None, 0))
+    def count(self, place):
+        """How many calls came from this place before this one and after gradients were last consumed."""
+        since, calls = self.counts.get(place, (None, 0))
         calls = calls if since == self.consumed else 0
-        self.counts[site] = (self.consumed, calls + 1)
+        self.counts[place] = (self.consumed, calls + 1)
         return calls
 
 
 class Recorder:
-    """Receives calls from the watches below and writes them. Everything that the watches call may raise: the wrapper
-    around each watched function catches it (see `watch`)."""
+    """Takes what the watches see. Its methods may raise; `watch` turns that into a warning."""
 
-    def __init__(self, out, script, steps, budget):
-        self.steps, self.budget = steps, budget
-        self.files = Files(out, script)
-        self.script, self.folder = script, os.path.dirname(script)
-        self.main = multiprocessing.parent_process() is None
+    def __init__(self, out, script, steps, budget, main):
+        self.script, self.folder, self.steps, self.budget = script, os.path.dirname(script), steps, budget
+        self.main = main  # false in a process that the script started
+        self.files, self.names = Files(out, script), Names()
+        self.attempt, self.pending = Attempt(None, None), None  # the current one, and the one before if undecided
         self.used = 0  # bytes of snapshots and summaries kept
-        self.expected = None  # size of an attempt's snapshots
-        self.attempt, self.pending = Attempt(None, None), None
-        self.names = Names()
-        self.shape_of_loop = None  # optimizers and their sizes when parameters were last named
-        self.optimizers, self.scalers = Numbered(), Numbered()
-        self.about = {"precision": {"autocast": None}, "scalers": {}, "optimizers": {}, "parameters": {}}
-        self.inside = []  # families of watched calls that are running, outermost first
-        self.scaler_step = None  # the step event that a running GradScaler.step fills
-        self.reduced = False  # a data-parallel module prepared to reduce in the next backward
+        self.expected = None  # bytes of one attempt's snapshots
+        self.optimizers, self.scalers = [], []  # weak references
+        self.sizes = None  # how many parameters each optimizer had when they were last named
+        self.about = {"precision": {"autocast": None}, "scalers": {}, "optimizers": {}, "parameters": self.names.described}
+        self.inside = []  # families of the watched calls that are running
+        self.scaler_step = None  # fields of the step that a running GradScaler.step makes
+        self.reduces = False  # the next backward reduces gradients over the ranks
         self.faults = set()
-        self.user_files = {}
+        self.own_files = {}  # file -> whether it is the user's
         self.registered = False
-
-    # -- faults of the recorder itself
 
     def fault(self, error):
         """Say once on standard error, and in the recording, that something could not be recorded."""
         text = f"recorder: {type(error).__name__}: {error}"
         if not self.faults:
-            print(f"ordercheck {text}; training goes on, the recording is not complete", file=sys.stderr)
+            print(f"ordercheck {text}; training goes on, but the recording is not complete", file=sys.stderr)
         if text not in self.faults and len(self.faults) < 20:
             self.faults.add(text)
             self.attempt.events.append({"step": self.attempt.number, "op": "note", "text": text})
 
-    # -- where in the script
+    def forked(self):
+        """In a forked child: what the parent noted is the parent's to write."""
+        self.__init__(self.files.out, self.script, self.steps, self.budget, main=False)
 
-    def caller(self):
-        """The innermost frame of the user's own code: the script or a file below its folder, not an installed package."""
+    # -- events
+
+    def frame(self):
+        """The innermost frame of the user's own code: the script, or a file below its folder that is no package."""
         frame = sys._getframe(1)
         while frame is not None:
             name = frame.f_code.co_filename
-            if name not in self.user_files:
+            if name not in self.own_files:
                 path = os.path.abspath(name)
-                inside = os.path.join(path, "").startswith(os.path.join(self.folder, ""))
-                library = any(part in ("site-packages", "dist-packages") for part in path.split(os.sep))
-                self.user_files[name] = path == self.script or (inside and not library and path != THIS_FILE and os.path.exists(path))
-            if self.user_files[name]:
+                below = path.startswith(self.folder + os.sep) and not re.search(r"[/\\](site|dist)-packages[/\\]", path)
+                self.own_files[name] = path == self.script or (below and path != THIS_FILE and os.path.exists(path))
+            if self.own_files[name]:
                 return frame
             frame = frame.f_back
         return None
 
-    def where(self):
-        """The caller as the fields `line` and, if it is not the script, `file`."""
-        frame = self.caller()
+    def place(self):
+        """The fields `line` and, if it is not the script, `file`."""
+        frame = self.frame()
         if frame is None:
             return {}
         path = os.path.abspath(frame.f_code.co_filename)
-        return {"line": frame.f_lineno} | ({} if path == self.script else {"file": os.path.relpath(path, self.folder)})
+        return {"line": frame.f_lineno, **({} if path == self.script else {"file": os.path.relpath(path, self.folder)})}
 
-    # -- events
-
-    def event(self, op, micro=None, before=None, after=None, **fields):
-        """Note a call. Fields that are None are left out; `before` and `after` are looks."""
-        if not self.main and not self.registered:
-            # Child processes leave through multiprocessing's own exit, not through main().
+    def event(self, op, micro=None, **fields):
+        """Note a call of this attempt. A field that is None is left out; before and after are looks."""
+        if not self.main and not self.registered:  # children end in multiprocessing, not in main()
             multiprocessing.util.Finalize(None, self.finish, exitpriority=1)
             self.registered = True
-        fields = {key: value for key, value in fields.items() if value is not None}
-        event = {"step": self.attempt.number, "op": op, "micro": micro, **self.where(), **fields}
-        if before is not None:
-            event["before"] = before
-        if after is not None:
-            event["after"] = after
-        self.attempt.events.append(event)
+        fields = {"step": self.attempt.number, "op": op, "micro": micro, **self.place(), **fields}
+        self.attempt.events.append({key: value for key, value in fields.items() if value is not None or key == "step"})
 
-    def forked(self):
-        """In a forked child: what the parent has noted is the parent's to write."""
-        self.__init__(self.files.out, self.script, self.steps, self.budget)
-        self.main = False
+    def optimizer(self, optimizer):
+        """Its number, as text."""
+        return str(index_of(optimizer, self.optimizers))
+
+    def scaler(self, scaler):
+        """Its number, as text; recording.json says how it was set up."""
+        name = str(index_of(scaler, self.scalers))
+        if name not in self.about["scalers"]:
+            about = {"policy": "torch.GradScaler", "enabled": False}
+            if scaler.is_enabled():
+                about = {"policy": "torch.GradScaler", "init_scale": scaler.get_scale(),
+                         "growth_factor": scaler.get_growth_factor(), "backoff_factor": scaler.get_backoff_factor(),
+                         "growth_interval": scaler.get_growth_interval()}  # fmt: skip
+            self.about["scalers"][name] = about
+        return name
 
     # -- attempts
 
     def opening(self, op):
-        """Begin an attempt if this zero_grad, scale_loss, backward or step with a closure begins one, and return the
-        place of the call. An attempt ends when one of its first calls is made again at the same place after the
-        gradients were stepped, skipped or cleared; counting steps would miss loops that skip by hand, and counting
-        zero_grads would split loops with several optimizers."""
-        a, place = self.attempt, (op, *self.where().values())
+        """Begin an attempt if this call does, and return its place. An attempt ends when one of the calls that can
+        begin one (zero_grad, scale_loss, backward) comes again from the same place, after its gradients were stepped,
+        skipped or cleared: counting steps would miss loops that skip by hand, counting zero_grads would split loops
+        with several optimizers."""
+        a, place = self.attempt, (op, *self.place().values())
         begins = a.number is None
-        if not begins and (op == "step" or "optimizer" not in self.inside):  # a closure's calls belong to the running step
+        if not begins and (op == "step" or "optimizer" not in self.inside):  # a closure's calls belong to its step
             if op == "zero_grad":
-                if a.filled > a.consumed:
-                    self.consumed()
-            elif a.sites.get(place, 0) > a.consumed and self.cleared():
+                cleared = a.filled > a.consumed
+            else:
+                cleared = a.places.get(place, 0) > a.consumed and self.cleared_by_hand()
+            if cleared:
                 self.consumed()
-            begins = a.sites.get(place, a.consumed) < a.consumed
+            begins = a.places.get(place, a.consumed) < a.consumed
         if begins:
             number = 0 if a.number is None else a.number + 1
             self.attempt = Attempt(number, self.mode(number))
             self.close(a)
-        self.attempt.sites.setdefault(place, self.attempt.tick())
+        self.attempt.places.setdefault(place, self.attempt.tick())
         return place
 
-    def cleared(self):
-        """Whether all gradients are gone or zero although no call says so: p.grad = None, or Module.zero_grad."""
-        if self.attempt.filled == 0:
-            return False
-        grads = (dense(p.grad) for _, p in self.names.watched() if p.grad is not None)
-        return not any(g is not None and bool(g.any()) for g in grads)
+    def cleared_by_hand(self):
+        """Whether what backward filled is gone, or zero, with no call to say so."""
+        grads = (dense(p.grad) for p in self.attempt.grads if p.grad is not None)
+        return self.attempt.filled > 0 and not any(g is not None and bool(g.any()) for g in grads)
 
     def consumed(self):
         self.attempt.consumed = self.attempt.tick()
 
     def mode(self, number):
-        """How to look at tensors during this attempt."""
+        """How to look at tensors in the attempt of this number."""
         if self.steps is not None and number not in self.steps:
             return None
-        if self.expected is None:  # gradients three times, then parameters and two moments twice
+        if self.expected is None:  # three states of the gradients, two of parameters and two moments
             self.learn_names()
             self.expected = 9 * sum(p.numel() * p.element_size() for _, p in self.names.watched())
-        held = self.pending.size if self.pending is not None else 0
-        if self.used + held + self.expected <= self.budget:
-            return "full"
-        return "summary" if self.used + held < self.budget else None
+        held = self.used + (self.pending.size if self.pending is not None else 0)
+        return "full" if held + self.expected <= self.budget else "summary" if held < self.budget else None
 
     def close(self, a):
-        """An attempt has ended: decide whether the one before it and this one keep their snapshots."""
+        """An attempt has ended. Now the one before it is decided; this one may still turn out to be the last, or the
+        last before an overflow or a change of the scale."""
         if a.number is None:
             self.attempt.events = a.events + self.attempt.events
             return
         last, self.pending = self.pending, a
-        a.changed = last is not None and a.scales != last.scales
         if a.mode == "full":
             self.expected = max(self.expected, a.size)
         if last is not None:
-            self.write(last, self.wanted(last) or a.overflow or a.changed)
-
-    def wanted(self, a):
-        return a.number == 0 or a.overflow or a.changed or self.steps is not None
+            a.changed = a.scales != last.scales
+            self.write(last, a.overflow or a.changed or last.overflow or last.changed or last.number == 0)
 
     def write(self, a, keep, final=False):
-        """Put an attempt on disk, its snapshots only if `keep` and if they fit with room for the last attempt's."""
+        """Put an attempt on disk, with what it saw if that is to be kept and leaves room for the last attempt's."""
         if not self.main and self.files.rank()[1] == 1:
-            return  # a helper process: the recording is its parent's
-        if keep and self.used + (a.size if final or a.number == 0 or self.steps is not None else 2 * a.size) > self.budget:
+            return  # a helper process; the recording is its parent's
+        if self.steps is not None:
+            keep = a.number in self.steps
+        tight = self.steps is not None or a.number == 0 or final
+        if keep and self.used + (a.size if tight else 2 * a.size) > self.budget:
             keep = False
-            a.events.append({"step": a.number, "op": "note", "text": "no snapshots of this attempt: they are over the byte budget"})
+            a.events.append({"step": a.number, "op": "note", "text": "snapshots left out: over the byte budget"})
         self.used += a.size if keep else 0
+        events = []
         for event in a.events:
+            shown = without(event, "before", "after") if a.accumulates else without(event, "before", "after", "micro")
             for side in ("before", "after"):
                 if side in event:
-                    event.update(self.shown(side, event.pop(side), a, keep))
-            if not a.accumulates or event.get("micro") is None:
-                event.pop("micro", None)
-        self.files.append(a.events)
-        self.files.describe({**self.about, "parameters": self.names.described}, done=final)
+                    shown.update(self.shown(side, event[side], a, keep))
+            events.append(shown)
+        self.files.append(events)
+        self.files.describe(self.about)
 
     def shown(self, side, look, a, keep):
-        """The field that shows a look: a summary or files if kept; else those of the files that are on disk anyway."""
+        """The field for a look: all of it if it is kept, else those of its files that are on disk anyway."""
         if isinstance(look, dict):
             return {side + "_summary": look} if keep else {}
         try:
             for key in look if keep else ():
-                kind, data = a.blobs.get(key, (None, None))
-                self.files.snapshot(key, kind, a.number, data)
-        except OSError as error:  # a full disk: the calls are still worth writing
-            self.fault(error)
+                self.files.snapshot(key, a.number, *a.blobs.get(key, (None, None)))
+        except OSError as error:  # a full disk, say: the calls are still worth writing
+            keep = self.fault(error)
         names = [self.files.written[key] for key in look if key in self.files.written]
-        if len(names) < len(look) or not keep:
-            return {side: names[0] if len(names) == 1 else names} if names else {}
-        return {side: names[0] if len(names) == 1 else names}
+        return {side: names[0] if len(names) == 1 else names} if names or keep else {}
 
     def finish(self):
-        """Write what is left; the attempt that ran last is kept."""
+        """The script has ended: write what is left."""
         try:
             a, self.attempt = self.attempt, Attempt(None, None)
-            if a.number is None and not a.events:
-                # Nothing happened here: other processes, if any, have the loop.
-                if not self.main or os.path.exists(os.path.join(self.files.out, "recording.json")):
-                    return
-            if a.number is not None:
-                self.close(a)
-            self.write(a, keep=a.number is not None and (self.steps is None or a.number in self.steps), final=True)
-        except Exception as error:  # noqa: BLE001: the script's own end must not change
+            # A process that saw nothing may be the launcher of those that did.
+            if a.number is not None or a.events or (self.main and not os.path.exists(self.files.path("recording.json"))):
+                if a.number is not None:
+                    self.close(a)
+                self.write(a, keep=a.number is not None, final=True)
+        except Exception as error:  # noqa: BLE001: the script has its own end
             self.fault(error)
 
     # -- looks at tensors
 
     def learn_names(self):
-        """Name parameters when there is a new optimizer, or one that grew."""
-        optimizers = self.optimizers.alive()
-        shape = [(i, len(group_params(o))) for i, o in optimizers]
-        if shape == self.shape_of_loop and (shape or self.names.known):
+        """Name parameters and describe optimizers when there is a new optimizer, or one that grew."""
+        optimizers = {i: o for i, ref in enumerate(self.optimizers) if (o := ref()) is not None}
+        sizes = {i: len(params_of(o)) for i, o in optimizers.items()}
+        if sizes == self.sizes and (sizes or self.names.known):
             return
-        self.shape_of_loop = shape
-        self.names.learn(optimizers, self.caller())
-        for index, optimizer in optimizers:
-            self.about["optimizers"][str(index)] = {
-                "name": type(optimizer).__name__,
-                "params": [self.names.of(p) for p in group_params(optimizer)],
-                "settings": settings_of(optimizer),
-            }
+        self.sizes = sizes
+        self.names.learn(optimizers, self.frame())
+        hidden = ("params", "param_names", "foreach", "capturable", "differentiable", "decoupled_weight_decay", "initial_lr")
+        for index, o in optimizers.items():
+            settings = {k: v for k, v in without(o.param_groups[0], *hidden).items() if v is not None}
+            names = [self.names.of(p) for p in params_of(o)]
+            self.about["optimizers"][str(index)] = {"name": type(o).__name__, "params": names, "settings": plain(settings)}
 
-    def look(self, state_of=None, grads=True, fresh=False):
-        """Look at all gradients, and at the parameters and one optimizer's state: what `event` takes as before or
-        after. `fresh`: a backward has just filled them; one that is not finite marks the attempt."""
-        a = self.attempt
+    def look(self, grads=True, state_of=None, filled=False):
+        """See all gradients, and all parameters with an optimizer's state, as a field before or after of an event:
+        content hashes, or summaries by tensor. `filled`: by a backward just now, so an infinity is an overflow."""
+        a, kinds = self.attempt, {}
         if a.mode is None:
             return None
         self.learn_names()
         with torch.no_grad():
-            kinds = {}
             if grads:
-                found = {f"grad/{name}": p.grad for name, p in self.names.watched() if p.grad is not None}
-                kinds["grads"] = found = {name: t for name, g in found.items() if (t := dense(g)) is not None}
-                a.overflow |= fresh and not all(bool(torch.isfinite(t).all()) for t in found.values())
+                kinds["grads"] = dense_ones({f"grad/{n}": p.grad for n, p in self.names.watched() if p.grad is not None})
+                a.overflow |= filled and not all(bool(torch.isfinite(g).all()) for g in kinds["grads"].values())
             if state_of is not None:
                 kinds["state"] = self.state(state_of)
-            return self.summaries(a, kinds) if a.mode == "summary" else self.snapshots(a, kinds)
+            if a.mode == "summary":
+                look = {name: summary(t) for tensors in kinds.values() for name, t in tensors.items()}
+                a.size += len(to_json(look))
+                return look
+            look = []
+            for kind, tensors in kinds.items():
+                if tensors:
+                    data = safetensors(tensors)
+                    look.append(hashlib.blake2b(data, digest_size=8).hexdigest())
+                    if look[-1] not in a.blobs and look[-1] not in self.files.written:
+                        a.blobs[look[-1]] = (kind, data)
+                        a.size += len(data)
+            return look
 
     def state(self, optimizer):
         """All watched parameters, and what this optimizer keeps for its own."""
         found = {f"param/{name}": p for name, p in self.names.watched()}
-        for p in group_params(optimizer):
+        for p in params_of(optimizer):
             for key, value in optimizer.state.get(p, {}).items():
-                if isinstance(value, (int, float)) and not isinstance(value, bool):
-                    value = torch.tensor(value, dtype=torch.float64, device="cpu")
+                if isinstance(value, (int, float)):
+                    value = torch.tensor(float(value), dtype=torch.float64, device="cpu")
                 if isinstance(value, torch.Tensor):
                     found[f"{key}/{self.names.of(p)}"] = value
-        return {name: t for name, value in found.items() if (t := dense(value)) is not None}
-
-    def snapshots(self, a, kinds):
-        keys = []
-        for kind, tensors in kinds.items():
-            if tensors:
-                data = safetensors({name: tensor_bytes(t) for name, t in tensors.items()})
-                key = hashlib.blake2b(data, digest_size=8).hexdigest()
-                keys.append(key)
-                if key not in a.blobs and key not in self.files.written:
-                    a.blobs[key] = (kind, data)
-                    a.size += len(data)
-        return keys
-
-    def summaries(self, a, kinds):
-        found = {name: summary(t) for tensors in kinds.values() for name, t in tensors.items()}
-        a.size += sum(len(json.dumps(s)) for s in found.values())
-        return found
-
-    # -- objects
-
-    def optimizer(self, optimizer):
-        """Its number, as text."""
-        index, _ = self.optimizers.number(optimizer)
-        return str(index)
-
-    def scaler(self, scaler):
-        """Its number, as text; a new one is described in recording.json."""
-        index, new = self.scalers.number(scaler)
-        if new:
-            about = {"policy": "torch.GradScaler"}
-            if scaler.is_enabled():
-                about |= {"init_scale": scaler.get_scale(), "growth_factor": scaler.get_growth_factor()}
-                about |= {"backoff_factor": scaler.get_backoff_factor(), "growth_interval": scaler.get_growth_interval()}
-            else:
-                about["enabled"] = False
-            self.about["scalers"][str(index)] = about
-        return str(index)
-
-    def covers(self, params):
-        """Names of these parameters; None where one has none (absent means unknown)."""
-        self.learn_names()
-        names = [self.names.of(p) for p in params]
-        return None if None in names else names
+        return dense_ones(found)
 
 
-def settings_of(optimizer):
-    """Hyper-parameters of the first group, without how it is computed."""
-    hidden = ("params", "foreach", "capturable", "differentiable", "decoupled_weight_decay", "initial_lr")
-    return {k: plain(v) for k, v in optimizer.param_groups[0].items() if k not in hidden and v is not None}
-
-
-def rates(optimizer):
-    """One learning rate, or one per group where they differ."""
-    found = [number(group.get("lr")) for group in optimizer.param_groups]
-    return found[0] if len(set(found)) == 1 else found
-
-
-def found_inf(scaler, optimizer):
-    """What the scaler found in this optimizer's gradients; None if it has not looked."""
-    # not _found_inf_per_device(), which makes an entry where there was none
-    state = scaler._per_optimizer_states.get(id(optimizer), {}) if scaler.is_enabled() else {}
-    found = state.get("found_inf_per_device", {}).values()
-    return any(bool(f.item()) for f in found) if found else None
-
-
-def heads(optimizer):
-    """(parameter, copy of its first elements) pairs, enough to see whether a step moves parameters, and whether that
-    is all of them."""
-    kept, room = [], HEAD
-    for p in group_params(optimizer):
-        if p.grad is not None and (t := dense(p)) is not None:
-            kept.append((p, t.reshape(-1)[:room].clone()))
-            room -= t.numel()
-            if room < 0:
-                break
-    return kept, room >= 0
-
-
-def applied(kept, whole):
-    """Whether a step changed parameters. None where that cannot be told: NaN before and after, or only part compared."""
-    for p, old in kept:
-        new = dense(p)
-        if new is None:
-            whole = False
-        elif not torch.equal(new.reshape(-1)[: old.numel()].view(torch.uint8), old.view(torch.uint8)):
-            return True
-    return False if whole and all(bool(torch.isfinite(old).all()) for _, old in kept) else None
+def index_of(thing, refs):
+    """Its index among these weak references, where it is put if it is new."""
+    for i, ref in enumerate(refs):
+        if ref() is thing:
+            return i
+    refs.append(weakref.ref(thing))
+    return len(refs) - 1
 
 
 # ---------------------------------------------------------------------------------------------------------------------
 # What is watched
 #
-# A watch is a generator: what it does before `yield` happens before the call, what it does after, after it; `yield`
-# gives what an error event would say and receives the result. Calls of one family inside another are not reported:
-# clip_grad_norm_ calls get_total_norm, an optimizer may call another.
+# A watcher is a generator. What stands before its `yield` is done before the call, what stands after it after the call;
+# the yield gives what an error event would say and receives the result. Of one family only the outermost call is told:
+# clip_grad_norm_ calls get_total_norm, and one optimizer may call another.
 
 
 def watch(rec, owner, name, family, watcher, many=None):
-    """Make owner.name tell `watcher` of its calls and do the same as before. `many`: the name of a first argument that
-    may be an iterator, which must reach both the watcher and the function. Returns what now stands there."""
+    """Have owner.name, if it is a function there, tell `watcher` of its calls and do the same as before; returns what
+    stands there now. `many`: the name of a first argument that may be an iterator."""
     original = owner.__dict__.get(name)
     if not isinstance(original, types.FunctionType) or original in WATCHED:
         return original
@@ -758,25 +651,19 @@ def watch(rec, owner, name, family, watcher, many=None):
         rec.inside.append(family)
         told = about = None
         try:
-            seen, seen_by_name = args, kwargs
             if many is not None:
-                args, kwargs, seen, seen_by_name = listed(many, args, kwargs)
-            try:
-                told = watcher(rec, *seen, **seen_by_name)
+                args, kwargs = repeatable(many, args, kwargs)
+            with harmless(rec):
+                told = watcher(rec, *args, **kwargs)
                 about = next(told, None)
-            except Exception as error:  # noqa: BLE001: recording never breaks training
-                told = rec.fault(error)
             result = original(*args, **kwargs)
-            try:
+            with harmless(rec):
                 if told is not None:
                     told.send(result)
-            except StopIteration:
-                pass
-            except Exception as error:  # noqa: BLE001
-                rec.fault(error)
             return result
-        except BaseException as error:
-            note_error(rec, about, error)
+        except Exception as error:
+            with harmless(rec):
+                note_error(rec, about, error)
             raise
         finally:
             if told is not None:
@@ -791,32 +678,39 @@ def watch(rec, owner, name, family, watcher, many=None):
 WATCHED = set()
 
 
+@contextlib.contextmanager
+def harmless(rec):
+    try:
+        yield
+    except StopIteration:  # the watcher has said all
+        pass
+    except Exception as error:  # noqa: BLE001: recording never breaks training
+        rec.fault(error)
+
+
 def capturing():
     """Whether a CUDA graph is being captured: any look at a value would break it off."""
     return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
-def listed(name, args, kwargs):
-    """Arguments for the function, and for the watcher, where the first one may be an iterator."""
+def repeatable(name, args, kwargs):
+    """The arguments with a list for an iterator, which two have to read."""
     given = args[0] if args else kwargs.get(name)
     if given is None or isinstance(given, torch.Tensor):
-        return args, kwargs, args, kwargs
-    items = list(given)
-    # torch warns of an empty generator, so a generator has to stay one
-    again = (item for item in items) if isinstance(given, types.GeneratorType) else items
-    if args:
-        return (again, *args[1:]), kwargs, (items, *args[1:]), kwargs
-    return args, {**kwargs, name: again}, args, {**kwargs, name: items}
+        return args, kwargs
+    items = list(given) or given  # torch warns of an empty generator, so let it see one
+    return ((items, *args[1:]), kwargs) if args else (args, {**kwargs, name: items})
+
+
+def as_list(tensors):
+    return [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
 
 
 def note_error(rec, about, error):
-    """The call raised: once as an event, however many watched calls it passes through."""
-    try:
-        if about is not None and not getattr(error, "_ordercheck_seen", False):
-            error._ordercheck_seen = True
-            rec.event("error", **about, type=type(error).__name__, text=str(error))
-    except Exception as fault:  # noqa: BLE001
-        rec.fault(fault)
+    """An error event for a call that raised, one however many watched calls the exception passes through."""
+    if about is not None and not hasattr(error, "_ordercheck_noted"):
+        error._ordercheck_noted = True
+        rec.event("error", **about, type=type(error).__name__, text=str(error))
 
 
 # -- loss scaler
@@ -830,8 +724,7 @@ def scaler_init(rec, scaler, *_, **__):
 
 
 def scaler_scale(rec, scaler, outputs):
-    place = rec.opening("scale_loss")
-    micro = rec.attempt.count(place)
+    micro = rec.attempt.count(rec.opening("scale_loss"))
     scaled = yield {"during": "scale_loss", "scaler": rec.scaler(scaler)}
     scale = scaler.get_scale()
     if scaler.is_enabled():
@@ -839,83 +732,96 @@ def scaler_scale(rec, scaler, outputs):
     rec.event("scale_loss", micro, scaler=rec.scaler(scaler), scale=scale, loss=number(outputs), scaled=number(scaled))
 
 
+def found_inf(scaler, optimizer):
+    """What the scaler found in this optimizer's gradients since the last update; None if it has not looked."""
+    # not _found_inf_per_device(), which would make an entry
+    state = scaler._per_optimizer_states.get(id(optimizer), {}) if scaler.is_enabled() else {}
+    found = state.get("found_inf_per_device", {}).values()
+    return any(bool(f.item()) for f in found) if found else None
+
+
 def scaler_unscale(rec, scaler, optimizer):
-    step = rec.scaler_step
-    names = {"scaler": rec.scaler(scaler), "optimizer": rec.optimizer(optimizer)}
+    step, who = rec.scaler_step, {"scaler": rec.scaler(scaler), "optimizer": rec.optimizer(optimizer)}
     before = rec.look()
-    yield {"during": "unscale", **names}
+    yield {"during": "unscale", **who}
     found = found_inf(scaler, optimizer)
     rec.attempt.overflow |= bool(found)
-    rec.event("unscale", rec.attempt.micro, **names, scale=scaler.get_scale(), found_inf=found,
-              implicit=True if step is not None else None, before=before, after=rec.look())  # fmt: skip
-    if step is not None and found:
-        step["before"] = rec.look(state_of=optimizer, grads=False)
+    implicit = True if step is not None else None
+    rec.event("unscale", rec.attempt.micro, **who, scale=scaler.get_scale(), found_inf=found, implicit=implicit,
+              before=before, after=rec.look())  # fmt: skip
+    if implicit and found:
+        step["before"] = rec.look(grads=False, state_of=optimizer)
 
 
 def scaler_step(rec, scaler, optimizer, *_, **__):
-    names = {"scaler": rec.scaler(scaler), "optimizer": rec.optimizer(optimizer)}
+    who = {"scaler": rec.scaler(scaler), "optimizer": rec.optimizer(optimizer)}
     outer, rec.scaler_step = rec.scaler_step, {"called": False, "applied": False}
-    step = rec.scaler_step
+    step = rec.scaler_step  # optimizer_step fills it, if that is called
     try:
         if found_inf(scaler, optimizer):
-            step["before"] = rec.look(state_of=optimizer, grads=False)
-        yield {"during": "step", **names}
+            step["before"] = rec.look(grads=False, state_of=optimizer)
+        yield {"during": "step", **who}
         if not step["called"]:
-            step["after"] = rec.look(state_of=optimizer, grads=False)
+            step["after"] = rec.look(grads=False, state_of=optimizer)
         found = found_inf(scaler, optimizer)
         rec.attempt.overflow |= bool(found)
         rec.consumed()
-        rec.event("step", **names, via="scaler", **step, found_inf=found, lr=rates(optimizer))
+        rec.event("step", **who, via="scaler", **step, found_inf=found, lr=rates(optimizer))
     finally:
         rec.scaler_step = outer
+
+
+def scaler_state(scaler):
+    return {"scale": scaler.get_scale(), "growth_tracker": scaler._get_growth_tracker()} if scaler.is_enabled() else {}
 
 
 def scaler_update(rec, scaler, new_scale=None):
     previous = scaler.get_scale()
     yield {"during": "update_scale", "scaler": rec.scaler(scaler)}
-    on = scaler.is_enabled()
-    rec.event("update_scale", scaler=rec.scaler(scaler), scale=scaler.get_scale(), previous=previous, given=number(new_scale),
-              growth_tracker=scaler._get_growth_tracker() if on else None, enabled=None if on else False)  # fmt: skip
+    now = scaler_state(scaler) or {"scale": previous, "enabled": False}
+    rec.event("update_scale", scaler=rec.scaler(scaler), previous=previous, **now, given=number(new_scale))
 
 
 def scaler_save(rec, scaler):
     yield
-    on = scaler.is_enabled()
-    rec.event("save", scaler=rec.scaler(scaler), what="scaler", scale=scaler.get_scale() if on else None,
-              growth_tracker=scaler._get_growth_tracker() if on else None)  # fmt: skip
+    rec.event("save", scaler=rec.scaler(scaler), what="scaler", **scaler_state(scaler))
 
 
 def scaler_load(rec, scaler, state_dict):
     previous = scaler.get_scale()
     yield {"during": "load", "scaler": rec.scaler(scaler)}
-    rec.event("load", scaler=rec.scaler(scaler), what="scaler", scale=scaler.get_scale(), previous=previous,
-              growth_tracker=scaler._get_growth_tracker())  # fmt: skip
+    rec.event("load", scaler=rec.scaler(scaler), what="scaler", previous=previous, **scaler_state(scaler))
 
 
 # -- backward
 
 
 def backward(rec, tensors, *_, **__):
-    root = tensors if isinstance(tensors, torch.Tensor) else tensors[0] if len(tensors) == 1 else None
-    place = rec.opening("backward")
-    micro = rec.attempt.count(place)
-    factor = last_factor(root)
+    roots = as_list(tensors)
+    root = roots[0] if len(roots) == 1 else None
+    micro = rec.attempt.count(rec.opening("backward"))
+    factor, versions, before = last_factor(root), gradient_versions(rec), rec.look()
     value = None if root is None else number(root)
-    before = rec.look()
     yield {"during": "backward"}
+    rec.learn_names()
     a = rec.attempt
-    if not any(event["op"] == "scale_loss" for event in a.events) and factor is not None:
-        a.scales.add(factor)
-    a.micro, a.filled = micro, a.tick()
-    a.accumulates |= micro > 0
-    rec.event("backward", micro, root=value, factor=factor, before=before, after=rec.look(fresh=True))
-    if rec.reduced:  # by the module's own hooks, so the look above is already at reduced gradients
-        rec.reduced = False
+    a.micro, a.filled, a.accumulates = micro, a.tick(), a.accumulates or micro > 0
+    a.grads = [p for i, (p, version) in gradient_versions(rec).items() if versions.get(i, (p, None))[1] != version]
+    if factor is not None and not any(event["op"] == "scale_loss" for event in a.events):
+        a.scales.add(factor)  # made by hand
+    rec.event("backward", micro, root=value, factor=factor, before=before, after=rec.look(filled=True))
+    if rec.reduces:  # in hooks of backward: the look above is already at reduced gradients
+        rec.reduces = False
         rec.event("reduce", micro, what="gradient", kind="mean", inside="backward")
 
 
+def gradient_versions(rec):
+    """id of a parameter -> (it, what changes when autograd writes its gradient)."""
+    return {id(p): (p, (id(p.grad), p.grad._version)) for _, p in rec.names.watched() if p.grad is not None}
+
+
 def last_factor(root):
-    """The constant that the root was last multiplied by; None if the graph shows none."""
+    """The constant that the root was last multiplied by, where the graph shows one."""
     node = getattr(root, "grad_fn", None)
     if node is None or type(node).__name__ != "MulBackward0":
         return None
@@ -926,65 +832,81 @@ def last_factor(root):
 
 def data_parallel_forward(rec, module, *_, **__):
     yield
-    rec.reduced |= module.require_backward_grad_sync and torch.is_grad_enabled()
+    rec.reduces |= module.require_backward_grad_sync and torch.is_grad_enabled()
 
 
-# -- optimizers
+# -- optimizers and schedulers
 
 
 def optimizer_init(rec, optimizer, *_, **__):
     yield
-    adopt(rec, optimizer)
-
-
-def adopt(rec, optimizer):
-    """Number an optimizer and watch the methods that its class defines itself."""
     rec.optimizer(optimizer)
     for cls in type(optimizer).__mro__:
-        if cls is torch.optim.Optimizer:
-            break
-        watch(rec, cls, "step", "optimizer", optimizer_step)
-        watch(rec, cls, "zero_grad", "zero_grad", optimizer_zero_grad)
+        if cls is not torch.optim.Optimizer:  # whose step only raises
+            watch(rec, cls, "step", "optimizer", optimizer_step)
+            watch(rec, cls, "zero_grad", "zero_grad", zero_grad)
 
 
-def optimizer_zero_grad(rec, optimizer, set_to_none=True):
+def zero_grad(rec, owner, set_to_none=True):
+    """An optimizer's, or a module's where it clears all that some optimizers step."""
+    cleared = [owner]
+    if isinstance(owner, torch.nn.Module):
+        own = {id(p) for p in owner.parameters()}
+        alive = [o for ref in rec.optimizers if (o := ref()) is not None]
+        cleared = [o for o in alive if own.issuperset(id(p) for p in params_of(o))]
+    if not cleared:
+        return  # cleared_by_hand will see it
     rec.opening("zero_grad")
     before = rec.look()
-    yield {"during": "zero_grad", "optimizer": rec.optimizer(optimizer)}
-    rec.event("zero_grad", optimizer=rec.optimizer(optimizer), set_to_none=bool(set_to_none), before=before, after=rec.look())
-
-
-def module_zero_grad(rec, module, set_to_none=True):
-    """Writes the same gradients as the zero_grad of an optimizer whose parameters are all this module's."""
-    own = {id(p) for p in module.parameters()}
-    mapped = [o for _, o in rec.optimizers.alive() if all(id(p) in own for p in group_params(o))]
-    if not mapped:
-        return  # nothing to say: `cleared` will see it
-    rec.opening("zero_grad")
-    before = rec.look()
-    yield {"during": "zero_grad"}
+    yield {"during": "zero_grad", "optimizer": rec.optimizer(cleared[0])}
     after = rec.look()
-    for optimizer in mapped:
-        rec.event("zero_grad", optimizer=rec.optimizer(optimizer), set_to_none=bool(set_to_none), before=before, after=after)
+    for optimizer in cleared:
+        rec.event("zero_grad", optimizer=rec.optimizer(optimizer), set_to_none=set_to_none, before=before, after=after)
 
 
 def optimizer_step(rec, optimizer, *args, closure=None, **__):
-    """A call of its own, or the part of GradScaler.step that changes parameters."""
-    step, names = rec.scaler_step, {"optimizer": rec.optimizer(optimizer)}
-    if step is None and (args or closure):
+    """A step of its own, or the part of GradScaler.step that changes parameters."""
+    who, fields, within = {"optimizer": rec.optimizer(optimizer)}, {"called": True}, rec.scaler_step
+    if within is not None:
+        fields["fused"] = bool(getattr(optimizer, "_step_supports_amp_scaling", False))
+        fields["grad_scale"] = number(getattr(optimizer, "grad_scale", None))
+    elif args or closure is not None:
         rec.opening("step")
-    fields = {"called": True}
-    if step is not None:
-        fields |= {"fused": bool(getattr(optimizer, "_step_supports_amp_scaling", False))}
-        fields |= {"grad_scale": number(getattr(optimizer, "grad_scale", None))}
-    before, kept = rec.look(state_of=optimizer), heads(optimizer)
-    yield {"during": "step", **names}
-    fields |= {"applied": applied(*kept), "before": before, "after": rec.look(state_of=optimizer)}
-    if step is not None:
-        step.update(fields)
+    before, heads = rec.look(state_of=optimizer), first_elements(optimizer)
+    yield {"during": "step", **who}
+    fields.update(applied=moved(*heads), before=before, after=rec.look(state_of=optimizer))
+    if within is not None:
+        within.update(fields)
     else:
         rec.consumed()
-        rec.event("step", **names, via="optimizer", **fields, lr=rates(optimizer))
+        rec.event("step", **who, via="optimizer", **fields, lr=rates(optimizer))
+
+
+def first_elements(optimizer):
+    """[(parameter, copy of its first elements)] of what a step would move, and whether that is all."""
+    kept, room = [], CHUNK
+    for p in params_of(optimizer):
+        if room > 0 and p.grad is not None and (values := dense(p)) is not None:
+            kept.append((p, values.reshape(-1)[:room].clone()))
+            room -= values.numel()
+    return kept, room > 0
+
+
+def moved(kept, whole):
+    """Whether a step changed parameters; None if that cannot be told: NaN before and after, or not all compared."""
+    for p, old in kept:
+        new = dense(p)
+        if new is None:
+            return None
+        if not torch.equal(new.reshape(-1)[: old.numel()].view(torch.uint8), old.view(torch.uint8)):
+            return True
+    return False if whole and all(bool(torch.isfinite(old).all()) for _, old in kept) else None
+
+
+def rates(optimizer):
+    """The learning rate, or one per group where they differ."""
+    found = [number(group.get("lr")) for group in optimizer.param_groups]
+    return found[0] if len(set(found)) == 1 else found
 
 
 def optimizer_save(rec, optimizer):
@@ -992,21 +914,21 @@ def optimizer_save(rec, optimizer):
     rec.event("save", optimizer=rec.optimizer(optimizer), what="optimizer")
 
 
-def optimizer_load(rec, optimizer, *_):
+def optimizer_load(rec, optimizer, state_dict):
     yield {"during": "load", "optimizer": rec.optimizer(optimizer)}
     rec.event("load", optimizer=rec.optimizer(optimizer), what="optimizer")
 
 
 def scheduler_init(rec, scheduler, *_, **__):
-    yield  # the constructor steps it once; being of the same family, that step is not reported
+    yield  # the constructor's own step is of this family, so it is not told
     rec.event("note", text="scheduler created")
     watch(rec, type(scheduler), "step", "schedule", scheduler_step)
 
 
 def scheduler_step(rec, scheduler, *_, **__):
     yield
-    optimizer = scheduler.optimizer
-    rec.event("schedule", optimizer=rec.optimizer(optimizer), lr=rates(optimizer), count=getattr(scheduler, "last_epoch", None))
+    optimizer, count = scheduler.optimizer, getattr(scheduler, "last_epoch", None)
+    rec.event("schedule", optimizer=rec.optimizer(optimizer), lr=rates(optimizer), count=count)
 
 
 def average_update(rec, *_, **__):
@@ -1014,135 +936,120 @@ def average_update(rec, *_, **__):
     rec.event("ema")
 
 
-# -- clips and norms
+# -- clips, norms, collectives
+
+
+def clip(rec, parameters, rule, threshold, **fields):
+    params, before = as_list(parameters), rec.look()
+    norm = yield {"during": "clip"}
+    rec.learn_names()
+    rec.event("clip", rec.attempt.micro, **{"rule": rule, "threshold": number(threshold), "norm": number(norm), **fields},
+              n_tensors=len(params), covers=rec.names.all_of(params), before=before, after=rec.look())  # fmt: skip
 
 
 def clip_norm(rec, parameters, max_norm, norm_type=2.0, *_, **__):
-    params = [parameters] if isinstance(parameters, torch.Tensor) else parameters
-    before = rec.look()
-    norm = yield {"during": "clip"}
-    rec.event("clip", rec.attempt.micro, rule="global_norm", threshold=number(max_norm), norm_type=float(norm_type), norm=number(norm),
-              n_tensors=len(params), covers=rec.covers(params), before=before, after=rec.look())  # fmt: skip
+    return clip(rec, parameters, "global_norm", max_norm, norm_type=float(norm_type))
 
 
 def clip_with_norm(rec, parameters, max_norm, total_norm, *_, **__):
-    params = [parameters] if isinstance(parameters, torch.Tensor) else parameters
-    before = rec.look()
-    yield {"during": "clip"}
-    rec.event("clip", rec.attempt.micro, rule="global_norm", threshold=number(max_norm), norm=number(total_norm), norm_given=True,
-              n_tensors=len(params), covers=rec.covers(params), before=before, after=rec.look())  # fmt: skip
+    return clip(rec, parameters, "global_norm", max_norm, norm=number(total_norm), norm_given=True)
 
 
 def clip_value(rec, parameters, clip_value, *_, **__):
-    params = [parameters] if isinstance(parameters, torch.Tensor) else parameters
-    before = rec.look()
-    yield {"during": "clip"}
-    rec.event("clip", rec.attempt.micro, rule="value", threshold=number(clip_value), n_tensors=len(params), covers=rec.covers(params),
-              before=before, after=rec.look())  # fmt: skip
+    return clip(rec, parameters, "value", clip_value)
 
 
 def total_norm(rec, tensors, norm_type=2.0, *_, **__):
-    grads = [tensors] if isinstance(tensors, torch.Tensor) else tensors
-    value = yield {"during": "norm"}
+    norm = yield {"during": "norm"}
     rec.learn_names()
-    owner = {id(p.grad): name for name, p in rec.names.watched() if p.grad is not None}
-    names = [owner.get(id(g)) for g in grads]
-    rec.event("norm", value=number(value), norm_type=float(norm_type), n_tensors=len(grads), covers=None if None in names else names)
-
-
-# -- ranks
+    owners = {id(p.grad): p for _, p in rec.names.watched() if p.grad is not None}
+    grads = as_list(tensors)
+    rec.event("norm", value=number(norm), norm_type=float(norm_type), n_tensors=len(grads),
+              covers=rec.names.all_of(owners.get(id(g)) for g in grads))  # fmt: skip
 
 
 def collective(rec, *args, **kwargs):
-    tensors = args[0] if args else kwargs.get("tensor", kwargs.get("tensors", kwargs.get("input")))
-    tensors = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
-    op = kwargs.get("op", next((a for a in args[1:] if isinstance(a, torch.distributed.ReduceOp.RedOpType)), torch.distributed.ReduceOp.SUM))
-    kinds = {"SUM": "sum", "AVG": "mean", "MAX": "max", "MIN": "min", "PRODUCT": "product"}
+    given = args[0] if args else next(kwargs[key] for key in ("tensor", "tensors") if key in kwargs)
+    tensors, ops = as_list(given), torch.distributed.ReduceOp
+    op = kwargs.get("op", next((arg for arg in args[1:] if isinstance(arg, ops.RedOpType)), ops.SUM))
+    kinds = {"sum": ops.SUM, "mean": ops.AVG, "max": ops.MAX, "min": ops.MIN, "product": ops.PRODUCT}
     rec.learn_names()
     memory = {t.untyped_storage().data_ptr() for t in tensors}
     covers = [n for n, p in rec.names.watched() if p.grad is not None and p.grad.untyped_storage().data_ptr() in memory]
-    fields = {"kind": next((kind for name, kind in kinds.items() if op == getattr(torch.distributed.ReduceOp, name)), str(op))}
-    fields |= {"inside": "backward" if "backward" in rec.inside else None, "numel": sum(t.numel() for t in tensors)}
     before = rec.look() if covers else None
     yield {"during": "reduce"}
-    done = not kwargs.get("async_op", False)  # else nothing is known yet, and waiting would change the run
-    if covers:
-        rec.event("reduce", rec.attempt.micro, what="gradient", **fields, covers=covers, before=before, after=rec.look() if done else None)
-    else:
-        rec.event("reduce", rec.attempt.micro, what="value", **fields, value=number(tensors[0]) if done and len(tensors) == 1 else None)
+    done = not kwargs.get("async_op", False)  # else there is no result yet, and waiting for it would change the run
+    fields = {"what": "gradient", "covers": covers} if covers else {"what": "value"}
+    if done:
+        fields |= {"before": before, "after": rec.look()} if covers else {"value": number(given)}
+    rec.event("reduce", rec.attempt.micro, kind=next((k for k, known in kinds.items() if op == known), str(op)), **fields,
+              inside="backward" if "backward" in rec.inside else None, numel=sum(t.numel() for t in tensors))  # fmt: skip
 
 
 # -- installing
 
 
 def watch_scaler(rec, cls):
-    for name, family, watcher in (
-        ("scale", "scale_loss", scaler_scale),
-        ("unscale_", "unscale", scaler_unscale),
-        ("step", "scaler", scaler_step),
-        ("update", "update", scaler_update),
-        ("state_dict", "save", scaler_save),
-        ("load_state_dict", "load", scaler_load),
-    ):
-        watch(rec, cls, name, family, watcher)
+    watch(rec, cls, "scale", "scale_loss", scaler_scale)
+    watch(rec, cls, "unscale_", "unscale", scaler_unscale)
+    watch(rec, cls, "step", "scaler", scaler_step)
+    watch(rec, cls, "update", "update", scaler_update)
+    watch(rec, cls, "state_dict", "save", scaler_save)
+    watch(rec, cls, "load_state_dict", "load", scaler_load)
 
 
 def install(rec, module):
-    """Put the watches in place, once torch has been imported and before any other code sees it."""
+    """Put the watches in place: torch has just been imported, and no other code has seen it yet."""
     global torch
     torch = module
-    nn, optim, utils, schedulers = torch.nn, torch.optim, torch.nn.utils, [torch.optim.lr_scheduler.LRScheduler]
     watch(rec, torch.amp.GradScaler, "__init__", "scaler_init", scaler_init)
     watch_scaler(rec, torch.amp.GradScaler)
     watch(rec, torch.Tensor, "backward", "backward", backward)
-    watch(rec, nn.parallel.DistributedDataParallel, "forward", "forward", data_parallel_forward)
-    watch(rec, nn.Module, "zero_grad", "zero_grad", module_zero_grad)
-    watch(rec, optim.Optimizer, "__init__", "optimizer_init", optimizer_init)
-    watch(rec, optim.Optimizer, "__setstate__", "optimizer_init", optimizer_init)
-    watch(rec, optim.Optimizer, "zero_grad", "zero_grad", optimizer_zero_grad)
-    watch(rec, optim.Optimizer, "state_dict", "save", optimizer_save)
-    watch(rec, optim.Optimizer, "load_state_dict", "load", optimizer_load)
-    watch(rec, optim.swa_utils.AveragedModel, "update_parameters", "ema", average_update)
-    while schedulers:
-        cls = schedulers.pop()
+    watch(rec, torch.nn.parallel.DistributedDataParallel, "forward", "forward", data_parallel_forward)
+    watch(rec, torch.nn.Module, "zero_grad", "zero_grad", zero_grad)
+    watch(rec, torch.optim.swa_utils.AveragedModel, "update_parameters", "ema", average_update)
+    optimizer = torch.optim.Optimizer
+    watch(rec, optimizer, "__init__", "optimizer_init", optimizer_init)
+    watch(rec, optimizer, "__setstate__", "optimizer_init", optimizer_init)
+    watch(rec, optimizer, "zero_grad", "zero_grad", zero_grad)
+    watch(rec, optimizer, "state_dict", "save", optimizer_save)
+    watch(rec, optimizer, "load_state_dict", "load", optimizer_load)
+    schedulers = [torch.optim.lr_scheduler.LRScheduler]
+    for cls in schedulers:  # grows as it goes
         schedulers += cls.__subclasses__()
-        watch(rec, cls, "step", "schedule", scheduler_step)
         watch(rec, cls, "__init__", "schedule", scheduler_init)
+        watch(rec, cls, "step", "schedule", scheduler_step)
 
-    functions = {}  # id of an original -> what stands for it
-    for owner, name, family, watcher, many in (
+    functions = [
         (torch.autograd, "backward", "backward", backward, None),
-        (utils, "clip_grad_norm_", "clip", clip_norm, "parameters"),
-        (utils, "clip_grads_with_norm_", "clip", clip_with_norm, "parameters"),
-        (utils, "clip_grad_value_", "clip", clip_value, "parameters"),
-        (utils, "get_total_norm", "clip", total_norm, "tensors"),
-        *((torch.distributed, name, "reduce", collective, None) for name in ("all_reduce", "reduce", "all_reduce_coalesced")),
-    ):
-        if hasattr(owner, name):
-            original = getattr(owner, name)
-            functions[id(original)] = watch(rec, owner, name, family, watcher, many)
-    for module in [m for name, m in list(sys.modules.items()) if name.startswith("torch.")]:
+        (torch.nn.utils, "clip_grad_norm_", "clip", clip_norm, "parameters"),
+        (torch.nn.utils, "clip_grads_with_norm_", "clip", clip_with_norm, "parameters"),
+        (torch.nn.utils, "clip_grad_value_", "clip", clip_value, "parameters"),
+        (torch.nn.utils, "get_total_norm", "clip", total_norm, "tensors"),
+    ]
+    for name in ("all_reduce", "reduce", "all_reduce_coalesced"):
+        functions.append((torch.distributed, name, "reduce", collective, None))
+    known = [(owner.__dict__.get(name), watch(rec, owner, name, *how)) for owner, name, *how in functions]
+    replaced = {id(original): watched for original, watched in known if original is not None}
+    for module in [module for name, module in list(sys.modules.items()) if name.startswith("torch.")]:
         for name, value in list(getattr(module, "__dict__", {}).items()):
-            if id(value) in functions:  # torch holds it under this name too
-                setattr(module, name, functions[id(value)])
-    watch_autocast(rec)
+            if id(value) in replaced:  # torch's own modules hold these functions by name, too
+                setattr(module, name, replaced[id(value)])
 
-
-def watch_autocast(rec):
     enter = torch.autocast.__enter__
 
     @functools.wraps(enter)
-    def watched(self):
+    def entered(self):
         if self._enabled and not torch.compiler.is_compiling():
-            rec.about["precision"] = {"autocast": str(self.fast_dtype).removeprefix("torch.")}
+            rec.about["precision"]["autocast"] = str(self.fast_dtype).split(".")[-1]
         return enter(self)
 
-    torch.autocast.__enter__ = watched
+    torch.autocast.__enter__ = entered
 
 
 class AfterTorch:
-    """Import hook: installs the watches when the script's first `import torch` ends. Importing torch any earlier would
-    take from the script what it may do before, such as setting OMP_NUM_THREADS."""
+    """Import hook that installs the watches when the script's `import torch` ends. Importing torch any earlier would
+    take from the script what it may do before that, such as setting OMP_NUM_THREADS."""
 
     def __init__(self, rec):
         self.rec = rec
@@ -1157,10 +1064,8 @@ class AfterTorch:
 
             def exec_module(module):
                 execute(module)
-                try:
+                with harmless(self.rec):
                     install(self.rec, module)
-                except Exception as error:  # noqa: BLE001
-                    self.rec.fault(error)
 
             spec.loader.exec_module = exec_module
         return spec
@@ -1170,9 +1075,9 @@ class AfterTorch:
 # Running the script
 
 
-def start(settings):
-    """A recorder that waits for torch, in this process and in those that it starts."""
-    rec = Recorder(settings["out"], settings["script"], settings["steps"], settings["budget"])
+def start(settings, main):
+    """A recorder that waits for torch, in this process and in those that the script starts."""
+    rec = Recorder(**settings, main=main)
     sys.meta_path.insert(0, AfterTorch(rec))
     os.register_at_fork(after_in_child=rec.forked)
     prepare = multiprocessing.spawn.get_preparation_data
@@ -1181,7 +1086,7 @@ def start(settings):
     def prepared(name):
         data = prepare(name)
         if data.get("init_main_from_path") == settings["script"]:
-            data["init_main_from_path"] = THIS_FILE  # which runs the script as the child's main module, see the end
+            data["init_main_from_path"] = THIS_FILE  # it runs the script in its turn: see the end of this file
         return data
 
     multiprocessing.spawn.get_preparation_data = prepared
@@ -1189,69 +1094,68 @@ def start(settings):
 
 
 def run_in_child():
-    """In a spawned process: record there too, and return what the script defines."""
+    """In a spawned process: run the script's definitions under a recorder, and return them."""
     settings = json.loads(os.environ[SETTINGS])
-    start(settings)
-    found = runpy.run_path(settings["script"], run_name="__mp_main__")
-    return {name: value for name, value in found.items() if not name.startswith("__")}
+    start(settings, main=False)
+    defined = runpy.run_path(settings["script"], run_name="__mp_main__")
+    return {name: value for name, value in defined.items() if not name.startswith("__")}
+
+
+def excepthook(kind, error, traceback):
+    """Print an exception as it would be printed without the recorder."""
+    links, seen = [error], set()
+    for link in links:  # grows as it goes
+        if link is not None and id(link) not in seen:
+            seen.add(id(link))
+            link.__traceback__ = without_recorder(link.__traceback__)
+            links += [link.__cause__, link.__context__]
+    sys.__excepthook__(kind, error, error.__traceback__)
 
 
 def without_recorder(traceback, leading=True):
-    """The traceback as it would be without the recorder: without this file's frames, and without runpy's before it."""
+    """The traceback less this file's frames, and less runpy's above the script's."""
     if traceback is None:
         return None
     name = traceback.tb_frame.f_code.co_filename
-    if name == THIS_FILE or name == __file__ or (leading and "runpy" in name):
+    if name in (THIS_FILE, __file__) or (leading and "runpy" in name):
         return without_recorder(traceback.tb_next, leading)
     traceback.tb_next = without_recorder(traceback.tb_next, False)
     return traceback
 
 
-def excepthook(kind, error, traceback):
-    seen, chain = set(), [error]
-    while chain:
-        link = chain.pop()
-        if link is not None and id(link) not in seen:
-            seen.add(id(link))
-            link.__traceback__ = without_recorder(link.__traceback__)
-            chain += [link.__cause__, link.__context__]
-    sys.__excepthook__(kind, error, error.__traceback__)
-
-
 def clear(out):
-    """Make the directory ready: new, empty, or an older recording, of which no file stays."""
-    os.makedirs(out, exist_ok=True)
-    if os.listdir(out) and not os.path.exists(os.path.join(out, "recording.json")):
-        raise SystemExit(f"record.py: {out} is not empty and no recording; name another directory with --out")
-    for folder, pattern in ((out, r"(\.?recording(\.rank\d+)?\.json|events(\.rank\d+)?\.jsonl)"), (os.path.join(out, "tensors"), r"r\d+_s\d+_.*\.safetensors")):
-        for name in os.listdir(folder) if os.path.isdir(folder) else ():
-            if re.fullmatch(pattern + r"(\.\d+\.tmp)?", name):
-                os.remove(os.path.join(folder, name))
+    """Make the directory ready: new, empty, or an older recording's, whose files go."""
+    os.makedirs(os.path.join(out, "tensors"), exist_ok=True)
+    if os.listdir(out) != ["tensors"] and not os.path.exists(os.path.join(out, "recording.json")):
+        sys.exit(f"record.py: {out} holds other files and no recording; name another directory with --out")
+    for name in [*os.listdir(out), *(f"tensors/{name}" for name in os.listdir(os.path.join(out, "tensors")))]:
+        if re.fullmatch(r"(recording\.json|events(\.rank\d+)?\.jsonl|tensors/r\d+_s\d+_\w+\.safetensors)(\.\d+\.tmp)?", name):
+            os.remove(os.path.join(out, name))
 
 
 def main():
-    parser = argparse.ArgumentParser(prog="record.py", description="Record what a PyTorch training loop does, for ordercheck.")
-    parser.add_argument("--out", default="recording", metavar="DIR", help="directory of the recording (default: recording)")
+    parser = argparse.ArgumentParser(prog="record.py", description="Record a PyTorch training loop for ordercheck.")
+    parser.add_argument("--out", default="recording", metavar="DIR", help="where to (default: %(default)s)")
     parser.add_argument("--steps", metavar="N,N", help="look at tensors in these attempts only, counted from 0")
-    parser.add_argument("--budget-mb", type=float, default=64, metavar="N", help="keep at most this much of tensors (default: 64)")
+    parser.add_argument("--budget-mb", type=float, default=64, metavar="N", help="most bytes to keep (default: %(default)s)")
     parser.add_argument("script")
-    parser.add_argument("args", nargs=argparse.REMAINDER, help="arguments of the script")
+    parser.add_argument("args", nargs=argparse.REMAINDER, help="the script's own arguments")
     given = parser.parse_args()
-    try:
-        steps = None if given.steps is None else [int(n) for n in given.steps.split(",")]
-    except ValueError:
-        parser.error(f"--steps takes numbers, such as 0,5,9: {given.steps}")
     script = os.path.abspath(given.script)
     if not os.path.isfile(script):
-        parser.error(f"can't open file {script!r}")
-    settings = {"out": os.path.abspath(given.out), "script": script, "steps": steps, "budget": int(given.budget_mb * (1 << 20))}
+        parser.error(f"no such script: {given.script}")
+    if given.steps is not None and not re.fullmatch(r"\d+(,\d+)*", given.steps):
+        parser.error(f"--steps takes numbers, as in 0,5,9: {given.steps}")
+    steps = None if given.steps is None else [int(n) for n in given.steps.split(",")]
+    budget = int(given.budget_mb * (1 << 20))
+    settings = {"out": os.path.abspath(given.out), "script": script, "steps": steps, "budget": budget}
     if os.environ.get("RANK", "0") == "0":
         clear(settings["out"])
     os.environ[SETTINGS] = json.dumps(settings)
     sys.argv = [given.script, *given.args]
     sys.path[0] = os.path.dirname(script)
     sys.excepthook = excepthook
-    rec = start(settings)
+    rec = start(settings, main=True)
     try:
         runpy.run_path(script, run_name="__main__")
     finally:
@@ -1261,9 +1165,8 @@ def main():
 if __name__ == "__main__":
     main()
 elif __name__ == "__mp_main__" and SETTINGS in os.environ:
-    # The recorder lives in a module of its own, so that the script's names cannot meet it here.
+    # The recorder lives in a module of its own, so that the script's names cannot replace its own.
     _spec = importlib.util.spec_from_file_location("ordercheck_recorder", THIS_FILE)
-    _module = importlib.util.module_from_spec(_spec)
-    sys.modules[_spec.name] = _module
-    _spec.loader.exec_module(_module)
-    globals().update(_module.run_in_child())
+    _recorder = importlib.util.module_from_spec(_spec)
+    _spec.loader.exec_module(_recorder)
+    globals().update(_recorder.run_in_child())

@@ -19,6 +19,7 @@ type Operation struct {
 	Threshold Unit // Clip: the unit of its threshold
 	Inert     bool // Clip: a threshold of infinity, which only reads the norm
 	Partwise  bool // Clip: of single examples, which belongs on each micro-batch
+	Refilled  bool // Clip: a backward ran since the last step, so that copies of its gradients may wait here
 
 	Scaler string // UpdateScale
 	Given  bool   // UpdateScale: set by hand

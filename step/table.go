@@ -108,7 +108,7 @@ var Table = []Transition{
 			{
 				Rule: "OC1007", Says: "the optimizer has not consumed the gradients yet",
 				broken: func(p *Part, op *Operation) bool {
-					return !op.Inert && op.Certain && p.State == Consumed && p.last(Step) >= 0 &&
+					return !op.Inert && !op.Refilled && op.Certain && p.State == Consumed && p.last(Step) >= 0 &&
 						p.Words[p.last(Step)].Op.Outcome == Applied && !p.clipped()
 				},
 			},
