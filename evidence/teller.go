@@ -237,14 +237,13 @@ func (t *teller) step(e *step.Event, op step.Operation) {
 	if e.Via == "scaler" && counts && !step.Is(e.Called, false) {
 		divide := step.Operation{Kind: step.Unscale, Event: op.Event, Attempt: op.Attempt, On: op.On, Certain: op.Certain}
 		switch {
-		case e.Fused && e.GradScale.Known:
+		case e.GradScale.Known:
 			divide.Divisor = e.GradScale.Value
-			t.do(divide)
-		case !e.Fused && !e.GradScale.Known && t.stillScaled(op.On):
+		case t.stillScaled(op.On): // a scaler hands no optimizer scaled gradients without telling it
 			divide.Divisor = t.scales.current[e.Scaler]
-			if divide.Divisor > 0 {
-				t.do(divide)
-			}
+		}
+		if divide.Divisor > 0 {
+			t.do(divide)
 		}
 	}
 	if e.FoundInf.Known {

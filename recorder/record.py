@@ -42,6 +42,7 @@ THIS_FILE = os.path.abspath(__file__)
 SETTINGS = "ORDERCHECK_RECORDING"  # environment variable that hands the settings to child processes
 MAX_LINE = 8 << 20  # readers need not take longer lines; a longer summary is left out
 SAMPLES = 16  # elements of a tensor that its summary shows
+HOW_COMPUTED = ("foreach", "capturable", "differentiable", "decoupled_weight_decay")  # settings that change no rule
 CHUNK = 1 << 22  # elements handled at a time, and compared to learn whether a step changed the parameters
 
 
@@ -73,8 +74,8 @@ def to_json(value, **layout):
 
 
 DTYPES = {
-    "float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "float8_e4m3fn": "F8_E4M3", "bool": "BOOL",
-    "float8_e5m2": "F8_E5M2", "int64": "I64", "int32": "I32", "int16": "I16", "int8": "I8", "uint8": "U8",
+    "float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "float8_e4m3fn": "F8_E4M3",
+    "float8_e5m2": "F8_E5M2", "int64": "I64", "int32": "I32", "int16": "I16", "int8": "I8", "uint8": "U8", "bool": "BOOL",
 }  # fmt: skip
 
 
@@ -268,7 +269,7 @@ class Files:
         self.seq = 0
         self.written = {}  # content hash -> the snapshot that holds it
         self.manifest = None  # what this rank last said in recording.json
-        self.place = None
+        self.member = None  # (rank, world size) in the process group
 
     def path(self, name):
         return os.path.join(self.out, name)
@@ -276,8 +277,8 @@ class Files:
     def rank(self):
         """(rank, world size): of the process group, which still counts when it is gone; else of the launcher."""
         if torch is not None and torch.distributed.is_available() and torch.distributed.is_initialized():
-            self.place = torch.distributed.get_rank(), torch.distributed.get_world_size()
-        return self.place or (int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1)))
+            self.member = torch.distributed.get_rank(), torch.distributed.get_world_size()
+        return self.member or (int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1)))
 
     def snapshot(self, key, attempt, kind, data):
         """Put content on disk, once however often it is named."""
@@ -308,7 +309,8 @@ class Files:
         source = {"framework": "torch", "script": os.path.basename(self.script)}
         if torch is not None:
             source["version"] = str(torch.__version__).split("+")[0]
-        manifest = plain({"format": "ordercheck-recording", "version": 1, "world_size": world, "source": source, **about})
+        head = {"format": "ordercheck-recording", "version": 1, "world_size": world, "source": source}
+        manifest = plain({**head, **about})
         if manifest == self.manifest:
             return
         self.manifest = manifest
@@ -396,7 +398,8 @@ class Recorder:
         self.expected = None  # bytes of one attempt's snapshots
         self.optimizers, self.scalers = [], []  # weak references
         self.sizes = None  # how many parameters each optimizer had when they were last named
-        self.about = {"precision": {"autocast": None}, "scalers": {}, "optimizers": {}, "parameters": self.names.described}
+        self.about = {"precision": {"autocast": None}, "scalers": {}, "optimizers": {}}
+        self.about["parameters"] = self.names.described
         self.inside = []  # families of the watched calls that are running
         self.scaler_step = None  # fields of the step that a running GradScaler.step makes
         self.reduces = False  # the next backward reduces gradients over the ranks
@@ -575,11 +578,11 @@ class Recorder:
             return
         self.sizes = sizes
         self.names.learn(optimizers, self.frame())
-        hidden = ("params", "param_names", "foreach", "capturable", "differentiable", "decoupled_weight_decay", "initial_lr")
         for index, o in optimizers.items():
-            settings = {k: v for k, v in without(o.param_groups[0], *hidden).items() if v is not None}
-            names = [self.names.of(p) for p in params_of(o)]
-            self.about["optimizers"][str(index)] = {"name": type(o).__name__, "params": names, "settings": plain(settings)}
+            about = {"name": type(o).__name__, "params": [self.names.of(p) for p in params_of(o)]}
+            settings = without(o.param_groups[0], "params", "param_names", "initial_lr", *HOW_COMPUTED)
+            about["settings"] = plain({key: value for key, value in settings.items() if value is not None})
+            self.about["optimizers"][str(index)] = about
 
     def look(self, grads=True, state_of=None, filled=False):
         """See all gradients, and all parameters with an optimizer's state, as a field before or after of an event:
@@ -590,8 +593,9 @@ class Recorder:
         self.learn_names()
         with torch.no_grad():
             if grads:
-                kinds["grads"] = dense_ones({f"grad/{n}": p.grad for n, p in self.names.watched() if p.grad is not None})
-                a.overflow |= filled and not all(bool(torch.isfinite(g).all()) for g in kinds["grads"].values())
+                found = {f"grad/{name}": p.grad for name, p in self.names.watched() if p.grad is not None}
+                kinds["grads"] = found = dense_ones(found)
+                a.overflow |= filled and not all(bool(torch.isfinite(g).all()) for g in found.values())
             if state_of is not None:
                 kinds["state"] = self.state(state_of)
             if a.mode == "summary":
@@ -632,9 +636,9 @@ def index_of(thing, refs):
 # ---------------------------------------------------------------------------------------------------------------------
 # What is watched
 #
-# A watcher is a generator. What stands before its `yield` is done before the call, what stands after it after the call;
-# the yield gives what an error event would say and receives the result. Of one family only the outermost call is told:
-# clip_grad_norm_ calls get_total_norm, and one optimizer may call another.
+# A watcher is a generator. What stands before its `yield` is done before the call, what stands after it after the
+# call; the yield gives what an error event would say and receives the result. Of one family only the outermost call is
+# told: clip_grad_norm_ calls get_total_norm, and one optimizer may call another.
 
 
 def watch(rec, owner, name, family, watcher, many=None):
@@ -646,7 +650,7 @@ def watch(rec, owner, name, family, watcher, many=None):
 
     @functools.wraps(original)
     def watched(*args, **kwargs):
-        if family in rec.inside or torch.compiler.is_compiling() or capturing():
+        if torch.compiler.is_compiling() or capturing() or family in rec.inside:
             return original(*args, **kwargs)
         rec.inside.append(family)
         told = about = None
@@ -943,8 +947,9 @@ def clip(rec, parameters, rule, threshold, **fields):
     params, before = as_list(parameters), rec.look()
     norm = yield {"during": "clip"}
     rec.learn_names()
-    rec.event("clip", rec.attempt.micro, **{"rule": rule, "threshold": number(threshold), "norm": number(norm), **fields},
-              n_tensors=len(params), covers=rec.names.all_of(params), before=before, after=rec.look())  # fmt: skip
+    fields = {"rule": rule, "threshold": number(threshold), "norm": number(norm), **fields}
+    rec.event("clip", rec.attempt.micro, **fields, n_tensors=len(params), covers=rec.names.all_of(params),
+              before=before, after=rec.look())  # fmt: skip
 
 
 def clip_norm(rec, parameters, max_norm, norm_type=2.0, *_, **__):
@@ -982,8 +987,9 @@ def collective(rec, *args, **kwargs):
     fields = {"what": "gradient", "covers": covers} if covers else {"what": "value"}
     if done:
         fields |= {"before": before, "after": rec.look()} if covers else {"value": number(given)}
-    rec.event("reduce", rec.attempt.micro, kind=next((k for k, known in kinds.items() if op == known), str(op)), **fields,
-              inside="backward" if "backward" in rec.inside else None, numel=sum(t.numel() for t in tensors))  # fmt: skip
+    fields["kind"] = next((kind for kind, known in kinds.items() if op == known), str(op))
+    fields["inside"] = "backward" if "backward" in rec.inside else None
+    rec.event("reduce", rec.attempt.micro, **fields, numel=sum(t.numel() for t in tensors))
 
 
 # -- installing
@@ -1123,21 +1129,25 @@ def without_recorder(traceback, leading=True):
     return traceback
 
 
+OWN = r"(recording\.json|events(\.rank\d+)?\.jsonl|tensors/r\d+_s\d+_\w+\.safetensors)(\.\d+\.tmp)?"
+
+
 def clear(out):
-    """Make the directory ready: new, empty, or an older recording's, whose files go."""
+    """Make the directory ready and say whether it is: new, empty, or an older recording's, whose files go."""
     os.makedirs(os.path.join(out, "tensors"), exist_ok=True)
     if os.listdir(out) != ["tensors"] and not os.path.exists(os.path.join(out, "recording.json")):
-        sys.exit(f"record.py: {out} holds other files and no recording; name another directory with --out")
+        return False
     for name in [*os.listdir(out), *(f"tensors/{name}" for name in os.listdir(os.path.join(out, "tensors")))]:
-        if re.fullmatch(r"(recording\.json|events(\.rank\d+)?\.jsonl|tensors/r\d+_s\d+_\w+\.safetensors)(\.\d+\.tmp)?", name):
+        if re.fullmatch(OWN, name):
             os.remove(os.path.join(out, name))
+    return True
 
 
 def main():
     parser = argparse.ArgumentParser(prog="record.py", description="Record a PyTorch training loop for ordercheck.")
     parser.add_argument("--out", default="recording", metavar="DIR", help="where to (default: %(default)s)")
     parser.add_argument("--steps", metavar="N,N", help="look at tensors in these attempts only, counted from 0")
-    parser.add_argument("--budget-mb", type=float, default=64, metavar="N", help="most bytes to keep (default: %(default)s)")
+    parser.add_argument("--budget-mb", type=float, default=64, metavar="N", help="MiB to keep at most (default: 64)")
     parser.add_argument("script")
     parser.add_argument("args", nargs=argparse.REMAINDER, help="the script's own arguments")
     given = parser.parse_args()
@@ -1149,11 +1159,12 @@ def main():
     steps = None if given.steps is None else [int(n) for n in given.steps.split(",")]
     budget = int(given.budget_mb * (1 << 20))
     settings = {"out": os.path.abspath(given.out), "script": script, "steps": steps, "budget": budget}
-    if os.environ.get("RANK", "0") == "0":
-        clear(settings["out"])
+    if os.environ.get("RANK", "0") == "0" and not clear(settings["out"]):
+        parser.error(f"{given.out} holds other files and no recording; name another directory with --out")
     os.environ[SETTINGS] = json.dumps(settings)
     sys.argv = [given.script, *given.args]
-    sys.path[0] = os.path.dirname(script)
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path[0] = os.path.dirname(script)
     sys.excepthook = excepthook
     rec = start(settings, main=True)
     try:

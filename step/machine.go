@@ -1,5 +1,7 @@
 package step
 
+import "slices"
+
 // Machine reads the operations of one rank in order and keeps, for every
 // parameter, what its gradient is made of. It runs Table; it judges nothing
 // else.
@@ -9,13 +11,15 @@ type Machine struct {
 	// consumes any more, and of the scale itself.
 	Loose []Breach
 
-	parts   []*Part // disjoint; together the universe
-	scalers map[string]*scalerState
+	parts     []*Part // disjoint; together the universe
+	scalers   map[string]*scalerState
+	backwards int // of all
 }
 
 type scalerState struct {
-	updated   bool // at least once
-	backwards int  // of losses with its scale, since the last update
+	updated   bool       // at least once
+	attempt   Maybe[int] // of the last update
+	backwards int        // of losses with its scale, or with one that is not known, since then
 }
 
 // NewMachine returns a machine over a universe of n parameters.
@@ -70,8 +74,11 @@ func (m *Machine) Do(op *Operation) {
 	}
 	switch op.Kind {
 	case Backward:
-		for _, s := range op.Scalers {
-			m.scaler(s).backwards++
+		m.backwards++
+		for id, s := range m.scalers {
+			if len(op.Scalers) == 0 || slices.Contains(op.Scalers, id) {
+				s.backwards++
+			}
 		}
 	case UpdateScale:
 		m.update(op)
@@ -85,6 +92,9 @@ func (m *Machine) Do(op *Operation) {
 		c = &m.Consumptions[len(m.Consumptions)-1]
 	}
 	for _, p := range m.Parts(op.On) {
+		if op.Kind != Backward && op.Kind != ZeroGrad && p.waitsSince(op) {
+			p.forget(op)
+		}
 		word := Word{Op: op, Unit: p.Unit()}
 		for i := range t.Needs {
 			need := &t.Needs[i]
@@ -116,10 +126,11 @@ func (m *Machine) Do(op *Operation) {
 // still waits to be consumed with a term of this scaler in it.
 func (m *Machine) update(op *Operation) {
 	s := m.scaler(op.Scaler)
-	if s.updated && s.backwards == 0 && !op.Given {
+	// Another attempt began with a backward, recorded or not.
+	if s.updated && s.backwards == 0 && !op.Given && m.backwards > 0 && op.Attempt == s.attempt {
 		m.Loose = append(m.Loose, Breach{Requirement: &needBackward, Event: op.Event})
 	}
-	s.updated, s.backwards = true, 0
+	s.updated, s.backwards, s.attempt = true, 0, op.Attempt
 	for _, p := range m.parts {
 		if p.State == Filled && p.has(op.Scaler) {
 			p.Words = append(p.Words, Word{Op: op, Unit: p.Unit()})

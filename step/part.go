@@ -99,6 +99,28 @@ func (p *Part) last(k Kind) int {
 	return -1
 }
 
+// waitsSince reports whether the gradients are all of other attempts than an
+// operation on them: the backward of its attempt is missing from the record.
+func (p *Part) waitsSince(op *Operation) bool {
+	if p.State != Filled || !op.Attempt.Known {
+		return false
+	}
+	for _, t := range p.Terms {
+		if !t.Attempt.Known || t.Attempt == op.Attempt {
+			return false
+		}
+	}
+	return true
+}
+
+// forget makes the content unknown, from an operation on.
+func (p *Part) forget(op *Operation) {
+	*p = Part{
+		On: p.On, State: Filled, Claimed: true,
+		Terms: []Term{{Unit: UnknownUnit, Attempt: op.Attempt, Event: op.Event}},
+	}
+}
+
 // alike reports whether two parts have the same history.
 func (p *Part) alike(q *Part) bool {
 	if p.State != q.State || p.Claimed != q.Claimed || p.Verdict != q.Verdict ||

@@ -108,8 +108,8 @@ var Table = []Transition{
 			{
 				Rule: "OC1007", Says: "the optimizer has not consumed the gradients yet",
 				broken: func(p *Part, op *Operation) bool {
-					return !op.Inert && !op.Refilled && op.Certain && p.State == Consumed && p.last(Step) >= 0 &&
-						p.Words[p.last(Step)].Op.Outcome == Applied && !p.clipped()
+					return !op.Inert && !op.Refilled && op.Certain && p.State == Consumed &&
+						p.stepped(op.Attempt) && !p.clipped()
 				},
 			},
 		},
@@ -198,6 +198,12 @@ func (p *Part) clipped() bool {
 		}
 	}
 	return false
+}
+
+// stepped reports whether the window's gradients were consumed at an attempt.
+func (p *Part) stepped(attempt Maybe[int]) bool {
+	s := p.last(Step)
+	return s >= 0 && p.Words[s].Op.Outcome == Applied && p.Words[s].Op.Attempt == attempt
 }
 
 // wasBeforeStep reports whether the word stands before the step of its window.
