@@ -198,6 +198,9 @@ func (t *teller) explain(e *step.Event, p *step.Part, scale float64, move Move) 
 			return acts, true
 		}
 	}
+	if _, carries := p.Unit().IsScale(); carries && slices.Max(order)*scale <= 1+slack && !t.unscaledLater(p.On) {
+		return []act{{kind: unscaled, on: p.On}, {kind: shrunk, on: p.On}}, true
+	}
 	if small {
 		return []act{{kind: shrunk, on: p.On}}, true
 	}
@@ -272,12 +275,8 @@ func (t *teller) masterCopies(now Content) (acts []act, told bool) {
 	told = true
 	for _, from := range sortedIndices(t.u.master) {
 		to := t.u.master[from]
-		model, ok := now[t.u.Names[from]]
+		master, ok := now[t.u.Names[to]]
 		if !ok {
-			model, ok = t.grads[t.u.Names[from]]
-		}
-		master, ok2 := now[t.u.Names[to]]
-		if !ok || !ok2 {
 			continue
 		}
 		if old, had := t.grads[t.u.Names[to]]; had {
@@ -285,7 +284,7 @@ func (t *teller) masterCopies(now Content) (acts []act, told bool) {
 				continue
 			}
 		}
-		c, ok := t.book.Change(model, master)
+		c, ok := t.copied(from, now, master)
 		if !ok {
 			continue
 		}
@@ -320,6 +319,28 @@ func (t *teller) masterCopies(now Content) (acts []act, told bool) {
 		}
 	}
 	return acts, told
+}
+
+// copied compares a master with its FP16 parameter's gradients: as they were
+// after the last call, or as they are now, whichever one factor explains.
+func (t *teller) copied(from int, now Content, master Ref) (c Change, ok bool) {
+	for _, side := range []Content{t.grads, now} {
+		model, there := side[t.u.Names[from]]
+		if !there {
+			continue
+		}
+		found, readable := t.book.Change(model, master)
+		if !readable {
+			continue
+		}
+		if _, fits := found.Factor(); fits || !ok {
+			c, ok = found, true
+			if fits {
+				break
+			}
+		}
+	}
+	return c, ok
 }
 
 // perform adds the operations of a change to the story.
@@ -382,6 +403,9 @@ func (t *teller) unscaledLater(on step.Set) bool {
 		}
 		if e.Kind != step.Unscale && e.Kind != step.Step || e.Via == "optimizer" && e.Kind == step.Step {
 			continue
+		}
+		if i == t.at && e.Kind == step.Step && !e.GradScale.Known {
+			return false // what stands before a step is what it takes
 		}
 		if owned, known := t.u.Owned(e.Optimizer); known && owned.And(on).Empty() || !t.scales.counts(e) {
 			continue

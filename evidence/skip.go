@@ -54,7 +54,7 @@ func (s *Story) Skips() (out []Skip) {
 			id := e.Optimizer
 			optimizers[id] = true
 			before, after := s.owned(e, e.Before), s.owned(e, e.After)
-			if skipped := overflow[id]; !s.Windows && len(skipped) > 0 && s.Events[skipped[0]].Attempt != e.Attempt && sinceLoad[id] {
+			if skipped := overflow[id]; !s.Windows && !s.Gaps && e.Via == "optimizer" && len(skipped) > 0 && s.Events[skipped[0]].Attempt != e.Attempt && sinceLoad[id] {
 				if old, ok := last[id]; ok && len(before) > 0 {
 					out = append(out, s.compareState(skipped[0], id, old, before))
 				}
