@@ -46,6 +46,7 @@ func errorRules(s *evidence.Story) (out []stopped) {
 			add("OC1002")
 		case has("No inf checks were recorded prior to update"):
 			switch {
+			case s.Gaps || before(step.Backward) < 0: // the calls that would tell are missing
 			case !since(step.Backward, before(step.UpdateScale)):
 				add("OC3003")
 			case bypassed(s, i):

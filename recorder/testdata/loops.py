@@ -1,4 +1,4 @@
-"""Small training loops that test_record.py runs with and without the recorder: python loops.py NAME.
+"""Small training loops that test_record.py runs with and without the recorder: python loops.py NAME [WIDTH].
 
 Each prints its losses and leaves in final.pt all that training has changed, the random state included.
 """
@@ -14,11 +14,12 @@ from torch import nn
 from torch.nn.utils import clip_grad_norm_
 
 STEPS, MAX_NORM, INIT_SCALE = 12, 1.0, 2.0**16
+WIDTH = int(sys.argv[2]) if len(sys.argv) > 2 else 32
 FAR_OFF = {4: 60.0, 8: 60.0}  # batch -> how far off its targets are: these overflow
 
 
 def model():
-    return nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Dropout(0.1), nn.Linear(32, 4))
+    return nn.Sequential(nn.Linear(8, WIDTH), nn.GELU(), nn.Dropout(0.1), nn.Linear(WIDTH, 4))
 
 
 def batch(i, rank=0):
