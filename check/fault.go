@@ -34,7 +34,7 @@ func errorRules(s *evidence.Story) (out []stopped) {
 		}
 		switch {
 		case has("unscale_() has already been called on this optimizer since the last update"):
-			if first := before(step.Unscale); !since(step.ZeroGrad, first) {
+			if first := before(step.Unscale); first >= 0 && !since(step.ZeroGrad, first) && s.Events[first].Attempt == e.Attempt {
 				add("OC1002")
 			}
 		case has("unscale_() is being called after step()"):
