@@ -65,7 +65,7 @@ func (s *Story) verdictContradicts(i int, e *step.Event) (c Contradiction, bad b
 		return c, false
 	}
 	f := s.count(grads, on, i)
-	if !f.Known || f.NonFinite == e.FoundInf.Value || f.NonFinite == false && s.Ranks > 1 {
+	if !f.Known || f.NonFinite == e.FoundInf.Value || !f.NonFinite && s.Ranks > 1 {
 		return c, false
 	}
 	return Contradiction{

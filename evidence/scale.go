@@ -15,9 +15,8 @@ type scales struct {
 	pending []scaledLoss       // scaled losses of this attempt
 	attempt step.Maybe[int]
 
-	called  bool // some loss was handed to an enabled scaler
-	by      hand
-	factors bool // a recorded factor may be a scale, but nothing shows that it is
+	called bool // some loss was handed to an enabled scaler
+	by     hand
 }
 
 type scaledLoss struct {

@@ -117,7 +117,7 @@ func TestPropertyPartsAreAsGoodAsParameters(t *testing.T) {
 				slow.Copy(from, to)
 			default:
 				op := drawOperation(t, n, next, nextAttempt)
-				if op.Kind != last && last != Backward && rapid.IntRange(0, 3).Draw(t, "same event") == 3 {
+				if (last == Unscale || last == Check) && op.Kind == Step && rapid.Bool().Draw(t, "same event") {
 					op.Event, op.Attempt = event, attempt // a call may stand for several operations
 				}
 				event, attempt, last = op.Event, op.Attempt, op.Kind
