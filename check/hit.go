@@ -1,6 +1,7 @@
 package check
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 
@@ -120,7 +121,7 @@ func where(s *evidence.Story, event int) Where {
 	if e.Line > 0 {
 		file := e.File
 		if file == "" {
-			file = s.Script
+			file = cmp.Or(s.Script, "script")
 		}
 		w.Source = &Position{file, e.Line}
 	}

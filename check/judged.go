@@ -42,6 +42,15 @@ const needCalls = "the calls of the loop: a recording"
 // silent reports whether no call was recorded at all.
 func (r *Run) silent() bool { return r.Kind == record.Tensors }
 
+// lacks is the outcome of a rule that finds nothing to judge: not applicable if
+// the calls show that there is nothing, no data if there are no calls.
+func (r *Run) lacks(why string) Outcome {
+	if r.silent() {
+		return noData("")
+	}
+	return notApplicable(why)
+}
+
 // guarded reports whether gradients that are not finite went by unstepped.
 func (r *Run) guarded() bool {
 	for _, s := range r.Stories {

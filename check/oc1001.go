@@ -103,10 +103,10 @@ stands first in optax.chain.`},
 
 func decideOC1001(r *Run) Outcome {
 	if !r.scaled() {
-		return notApplicable(noScale)
+		return r.lacks(noScale)
 	}
 	if !r.has(step.Clip, clips) {
-		return notApplicable("nothing is clipped")
+		return r.lacks("nothing is clipped")
 	}
 	var hits []hit
 	judged := false

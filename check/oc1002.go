@@ -94,7 +94,7 @@ jmp, call loss_scale.unscale once, on gradients of loss_scale.scale(loss).`},
 func decideOC1002(r *Run) Outcome {
 	hits := r.errorHits("OC1002", "Gradients were to be unscaled that do not carry the scale: unscaled before, or of a loss that was never scaled.")
 	if !r.scaled() && len(hits) == 0 {
-		return notApplicable(noScale)
+		return r.lacks(noScale)
 	}
 	judged := false
 	r.eachStep(func(s *evidence.Story, c *step.Consumption) {

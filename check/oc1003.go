@@ -87,7 +87,7 @@ inner_optimizer, if the loss went through scale_loss.`},
 func decideOC1003(r *Run) Outcome {
 	hits := r.errorHits("OC1003", "The optimizer stepped without its scaler, on gradients that still carry the loss scale, and update found no verdict.")
 	if !r.scaled() && len(hits) == 0 {
-		return notApplicable(noScale)
+		return r.lacks(noScale)
 	}
 	judged := false
 	r.eachStep(func(s *evidence.Story, c *step.Consumption) {

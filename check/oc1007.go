@@ -78,7 +78,7 @@ optimizer. Behind it, it clips the update and not the gradient.`},
 
 func decideOC1007(r *Run) Outcome {
 	if !r.has(step.Clip, clips) {
-		return notApplicable("nothing is clipped")
+		return r.lacks("nothing is clipped")
 	}
 	var hits []hit
 	judged := false

@@ -92,7 +92,7 @@ Or wrap the chain in optax.apply_if_finite.`},
 
 func decideOC2001(r *Run) Outcome {
 	if !r.scaled() {
-		return notApplicable(noScale)
+		return r.lacks(noScale)
 	}
 	var hits []hit
 	steps, unguarded := 0, 0

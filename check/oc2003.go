@@ -128,7 +128,7 @@ func decideOC2003(r *Run) Outcome {
 	case len(hits) > 0:
 		return faults(told(hits))
 	case skips == 0:
-		return notApplicable("no step was skipped")
+		return r.lacks("no step was skipped")
 	case looked > 0:
 		return passed()
 	}

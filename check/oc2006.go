@@ -94,7 +94,7 @@ before the clip does.`},
 
 func decideOC2006(r *Run) Outcome {
 	if !r.has(step.Clip, clips) {
-		return notApplicable("nothing is clipped")
+		return r.lacks("nothing is clipped")
 	}
 	var hits []hit
 	bad, undecided := 0, 0

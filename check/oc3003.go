@@ -94,7 +94,7 @@ func decideOC3003(r *Run) Outcome {
 	}
 	hits := r.errorHits("OC3003", "The scale was updated again, and no backward of this scaler had run since the last update.")
 	if len(hits) == 0 && (!r.scaled() || !r.has(step.UpdateScale, nil) && !r.scaledByHand()) {
-		return notApplicable("the scale is never updated")
+		return r.lacks("the scale is never updated")
 	}
 	gaps := false
 	for _, s := range r.Stories {

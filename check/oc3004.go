@@ -90,7 +90,7 @@ func decideOC3004(r *Run) Outcome {
 	}
 	hits := r.errorHits("OC3004", "The scale was updated between the backward and the verdict on its gradients.")
 	if len(hits) == 0 && (!r.scaled() || !r.has(step.UpdateScale, nil)) {
-		return notApplicable("no call updates the scale")
+		return r.lacks("no call updates the scale")
 	}
 	gaps, judged := false, false
 	for _, s := range r.Stories {

@@ -93,7 +93,7 @@ func decideOC4001(r *Run) Outcome {
 		return noData(needCalls)
 	}
 	if !r.has(step.Clip, clips) {
-		return notApplicable("nothing is clipped")
+		return r.lacks("nothing is clipped")
 	}
 	var hits []hit
 	windows, sums := 0, 0

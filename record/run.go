@@ -110,10 +110,11 @@ func ReadRecording(fsys fs.FS) (*Run, error) {
 	return run, nil
 }
 
-// ReadEvents reads a lone events file, without recording.json.
-func ReadEvents(fsys fs.FS, name string) (*Run, error) {
+// ReadEvents reads a lone events file, without recording.json. fsys holds its
+// snapshots; nil if there is no place to look for them.
+func ReadEvents(r io.Reader, name string, fsys fs.FS) (*Run, error) {
 	run := &Run{Kind: Events, Ordered: true, fsys: fsys}
-	if err := run.addRank(name, 0); err != nil {
+	if err := run.addEvents(r, name, 0); err != nil {
 		return nil, err
 	}
 	run.note(name, "an events file alone: no recording.json says which parameters belong to which optimizer")
@@ -160,7 +161,11 @@ func (r *Run) addRank(name string, rank int) error {
 		return err
 	}
 	defer f.Close()
-	events, notes, err := readEvents(f, name, rank)
+	return r.addEvents(f, name, rank)
+}
+
+func (r *Run) addEvents(from io.Reader, name string, rank int) error {
+	events, notes, err := readEvents(from, name, rank)
 	if err != nil {
 		return err
 	}
@@ -206,6 +211,9 @@ const maxBuffered = 1 << 30
 
 // Open opens a snapshot that an event names.
 func (r *Run) Open(name string) (*Snapshot, error) {
+	if r.fsys == nil {
+		return nil, errors.New("there is no folder to look for it in")
+	}
 	f, err := r.fsys.Open(name)
 	if err != nil {
 		return nil, err

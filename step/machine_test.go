@@ -170,20 +170,14 @@ func mustPartition(t *rapid.T, parts []*Part, n int) {
 }
 
 // history writes out all that a part says of its parameters. The breaches of its
-// words are theirs, whichever of them they were found in. The unit before the
-// backward that begins a window is that of another window and means nothing, nor
-// do units after a second step without a backward.
+// words are theirs, whichever of them they were found in.
 func history(p *Part) string {
 	text := fmt.Sprintf("%v %v, verdict %+v, claimed %v\n", p.State, p.Unit(), p.Verdict, p.Claimed)
 	for _, term := range p.Terms {
 		text += fmt.Sprintf("  term %v of event %d, stale %v, certain %v, %v, scalers %v\n", term.Unit, term.Event, term.Stale, term.Certain, term.Attempt, term.Scalers)
 	}
-	for i, w := range p.Words {
-		unit := w.Unit
-		if i == 0 && w.Op.Kind == Backward || p.Words[0].Op.Kind == Step {
-			unit = UnknownUnit
-		}
-		text += fmt.Sprintf("  %v at %d in %v\n", w.Op.Kind, w.Op.Event, unit) + breaches(w.Breaches)
+	for _, w := range p.Words {
+		text += fmt.Sprintf("  %v at %d in %v\n", w.Op.Kind, w.Op.Event, w.Unit) + breaches(w.Breaches)
 	}
 	return text
 }

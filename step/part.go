@@ -48,6 +48,12 @@ type Word struct {
 	Breaches []Breach
 }
 
+// alike reports whether an operation found the same in two parts.
+func (w *Word) alike(v *Word) bool {
+	return w.Op == v.Op && w.Unit.same(v.Unit) &&
+		slices.EqualFunc(w.Breaches, v.Breaches, func(a, b Breach) bool { return a.Requirement == b.Requirement })
+}
+
 // Verdict is what is known of the finiteness of a part's gradients.
 type Verdict struct {
 	Taken     bool
@@ -128,13 +134,13 @@ func (p *Part) alike(q *Part) bool {
 		return false
 	}
 	for i := len(p.Words) - 1; i >= 0; i-- {
-		if p.Words[i].Op != q.Words[i].Op {
+		if !p.Words[i].alike(&q.Words[i]) {
 			return false
 		}
 	}
 	for i := range p.Terms {
 		a, b := p.Terms[i], q.Terms[i]
-		if a.Event != b.Event || a.Stale != b.Stale || !(a.Unit.Equal(b.Unit) || !a.Unit.Known() && !b.Unit.Known()) {
+		if a.Event != b.Event || a.Stale != b.Stale || !a.Unit.same(b.Unit) {
 			return false
 		}
 	}

@@ -183,6 +183,7 @@ func (p *Part) add(op *Operation) {
 			}
 		}
 		word := p.Words[len(p.Words)-1] // the backward itself
+		word.Unit = UnknownUnit         // what it found is of another window
 		*p = Part{On: p.On, State: Filled, Terms: stale, Words: []Word{word}}
 	}
 	p.Terms = append(p.Terms, Term{

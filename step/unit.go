@@ -72,6 +72,9 @@ func (u Unit) Equal(v Unit) bool {
 	return true
 }
 
+// same reports whether both are equal, or neither is known.
+func (u Unit) same(v Unit) bool { return u.Equal(v) || u.unknown && v.unknown }
+
 // Exponent returns k and the scale if the unit is S^k for one scale S; k = 0 is
 // the true gradient. ok is false for an unknown unit or one of several scales.
 func (u Unit) Exponent() (k int, scale float64, ok bool) {

@@ -36,6 +36,10 @@ func run(paths []string, opt check.Options) (*check.Report, error) {
 func open(paths []string) (src check.Source, used int, err error) {
 	path := paths[0]
 	src.Path = path
+	if path == "-" {
+		src.Run, err = record.ReadEvents(os.Stdin, "standard input", nil)
+		return src, 1, err
+	}
 	st, err := os.Stat(path)
 	switch {
 	case err != nil:
@@ -51,10 +55,8 @@ func open(paths []string) (src check.Source, used int, err error) {
 			src.Path = fmt.Sprintf("%s … %s", path, paths[used-1])
 		}
 		return src, used, err
-	case filepath.Base(path) == "recording.json":
-		src.Run, err = openFolder(filepath.Dir(path))
 	case record.LooksLikeEvents(named{}, path):
-		src.Run, err = record.ReadEvents(named{}, path)
+		src.Run, err = openEvents(path)
 	default:
 		err = errors.New("neither a recording, nor a tensor file (.safetensors), nor a file of events")
 	}
@@ -62,6 +64,24 @@ func open(paths []string) (src check.Source, used int, err error) {
 		err = fmt.Errorf("%s: %w", path, err)
 	}
 	return src, 1, err
+}
+
+// openEvents opens a file of events, with the recording that it is a part of if
+// it stands in one. The same goes for recording.json.
+func openEvents(path string) (*record.Run, error) {
+	root, err := os.OpenRoot(filepath.Dir(path))
+	if err != nil {
+		return nil, err
+	}
+	if record.IsRecording(root.FS()) {
+		return record.ReadRecording(root.FS())
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return record.ReadEvents(f, filepath.Base(path), root.FS())
 }
 
 func openFolder(path string) (*record.Run, error) {
