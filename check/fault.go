@@ -20,7 +20,7 @@ type stopped struct {
 // refused, the calls before it say why. PyTorch 2.15, torch/amp/grad_scaler.py.
 func errorRules(s *evidence.Story) (out []stopped) {
 	for i := range s.Events {
-		e := &s.Events[i]
+		e := s.Events[i]
 		if e.Kind != step.Fail {
 			continue
 		}
@@ -63,7 +63,7 @@ func errorRules(s *evidence.Story) (out []stopped) {
 // Calls of other optimizers are passed over.
 func lastBefore(s *evidence.Story, i int, k step.Kind, optimizer string) int {
 	for i--; i >= 0; i-- {
-		e := &s.Events[i]
+		e := s.Events[i]
 		if e.Kind == k && !e.Inferred && (e.Optimizer == "" || optimizer == "" || e.Optimizer == optimizer) {
 			return i
 		}
@@ -97,7 +97,7 @@ func (r *Run) errorHits(rule, says string) (hits []hit) {
 			if f.rule != rule {
 				continue
 			}
-			e := &s.Events[f.event]
+			e := s.Events[f.event]
 			hits = append(hits, hit{
 				story: s, event: f.event, attempt: e.Attempt, optimizer: f.optimizer, certainty: Observed,
 				tell: func() (string, []Evidence) {

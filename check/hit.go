@@ -113,7 +113,7 @@ func ranges(steps []int) (out [][2]int, count int) {
 // where points at the call, in the recording and in the script. For a change
 // that no call made it is the call before it.
 func where(s *evidence.Story, event int) Where {
-	e := &s.Events[event]
+	e := s.Events[event]
 	var w Where
 	if e.Recorded.File != "" {
 		w.Recording = &Position{e.Recorded.File, e.Recorded.Line}
@@ -130,7 +130,7 @@ func where(s *evidence.Story, event int) Where {
 
 // atLine names the script's line of an event, for messages.
 func atLine(s *evidence.Story, event int) string {
-	e := &s.Events[event]
+	e := s.Events[event]
 	if e.Line == 0 {
 		return ""
 	}

@@ -98,7 +98,7 @@ func (r *Run) eachBreach(rule string, visit func(s *evidence.Story, c *step.Cons
 func (r *Run) has(kind step.Kind, want func(e *step.Event) bool) bool {
 	for _, s := range r.Stories {
 		for i := range s.Events {
-			if e := &s.Events[i]; e.Kind == kind && (want == nil || want(e)) {
+			if e := s.Events[i]; e.Kind == kind && (want == nil || want(e)) {
 				return true
 			}
 		}
@@ -117,7 +117,7 @@ func active(s *evidence.Story, p *step.Part, event int) step.Maybe[bool] {
 	if m := s.Seen(event, opOn(p, event), p.On); len(m) > 0 {
 		return step.Some(!m.Still())
 	}
-	e := &s.Events[event]
+	e := s.Events[event]
 	if e.Inferred {
 		return step.Some(true)
 	}

@@ -159,7 +159,7 @@ func decideOC1001(r *Run) Outcome {
 const leastThreshold = 1e-3
 
 func tellOC1001(s *evidence.Story, b step.Breach) (string, []Evidence) {
-	e := &s.Events[b.Event]
+	e := s.Events[b.Event]
 	scale, _ := b.Unit.IsScale()
 	what := "A clip at " + num(e.Threshold.Value)
 	switch {

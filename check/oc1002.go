@@ -133,9 +133,9 @@ func tellOC1002(s *evidence.Story, p *step.Part, b step.Breach) (string, []Evide
 			divisor = w.Op.Divisor
 			break
 		}
-		first = &s.Events[w.Op.Event]
+		first = s.Events[w.Op.Event]
 	}
-	e := &s.Events[b.Event]
+	e := s.Events[b.Event]
 	who := "the call"
 	switch {
 	case e.Inferred:

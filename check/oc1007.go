@@ -99,7 +99,7 @@ func decideOC1007(r *Run) Outcome {
 			if now := active(s, &step.Part{On: b.On}, b.Event); !step.Is(now, true) {
 				continue // there was nothing to limit: the step was not changed by it
 			}
-			e := &s.Events[b.Event]
+			e := s.Events[b.Event]
 			hits = append(hits, hit{
 				story: s, event: b.Event, attempt: e.Attempt, optimizer: s.OwnerOf(b.On), certainty: Proven,
 				tell: func() (string, []Evidence) {

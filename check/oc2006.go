@@ -108,7 +108,7 @@ func decideOC2006(r *Run) Outcome {
 				continue
 			}
 			for _, w := range p.Words {
-				e := &s.Events[w.Op.Event]
+				e := s.Events[w.Op.Event]
 				if w.Op.Kind != step.Clip || !e.Norm.Known || e.Norm.Value >= 0 && !math.IsInf(e.Norm.Value, 1) {
 					continue
 				}

@@ -103,7 +103,7 @@ func decideOC3003(r *Run) Outcome {
 			if b.Rule != "OC3003" {
 				continue
 			}
-			e := &s.Events[b.Event]
+			e := s.Events[b.Event]
 			hits = append(hits, hit{
 				story: s, event: b.Event, attempt: e.Attempt, certainty: Observed,
 				tell: func() (string, []Evidence) {

@@ -108,7 +108,7 @@ func decideOC3004(r *Run) Outcome {
 			var update *step.Event
 			for _, w := range p.Words {
 				if w.Op.Kind == step.UpdateScale {
-					update = &s.Events[w.Op.Event]
+					update = s.Events[w.Op.Event]
 				}
 				if w.Op.Kind == step.Unscale && w.Op.Event == b.Event {
 					divisor = w.Op.Divisor

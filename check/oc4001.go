@@ -117,7 +117,7 @@ func decideOC4001(r *Run) Outcome {
 			if first < 0 {
 				first = w.Op.Event
 			}
-			e := &s.Events[w.Op.Event]
+			e := s.Events[w.Op.Event]
 			effective = effective || step.Is(active(s, p, w.Op.Event), true)
 			norms = append(norms, Evidence{"norm of the partial sum" + micro(e), e.Norm.Value}, Evidence{"threshold", e.Threshold.Value})
 		}

@@ -18,7 +18,7 @@ import (
 // false where there is no such state. Design, section 6; accuracy: float32
 // states give ‖g‖ to 1e-5.
 func (s *Story) Consumed(c *step.Consumption, on step.Set, m record.Optimizer) (factor, cosine float64, ok bool) {
-	e := &s.Events[c.Event]
+	e := s.Events[c.Event]
 	grads, looked := s.Book.Of(e.Before, "grad")
 	if !looked {
 		return 0, 0, false

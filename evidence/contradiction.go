@@ -19,7 +19,7 @@ type Contradiction struct {
 // differences that no rounding explains count.
 func (s *Story) Contradictions() (out []Contradiction) {
 	for i := range s.Events {
-		e := &s.Events[i]
+		e := s.Events[i]
 		if e.Inferred {
 			continue
 		}
@@ -177,7 +177,7 @@ func (s *Story) OwnerOf(on step.Set) string {
 // then code of its own does not do it behind the calls' back.
 func (s *Story) ReliesOnCalls() bool {
 	for i := range s.Events {
-		e := &s.Events[i]
+		e := s.Events[i]
 		if !e.Inferred && (e.Kind == step.Unscale || e.Kind == step.Step && e.Via == "scaler") {
 			return !s.HandScale
 		}

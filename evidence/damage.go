@@ -14,7 +14,7 @@ type Damage struct {
 // moments prove nothing (g² overflows before g), nor do 16-bit moments.
 func (s *Story) DamagedStates() (out []Damage) {
 	for i := range s.Events {
-		e := &s.Events[i]
+		e := s.Events[i]
 		if e.Kind != step.Step && e.Kind != step.Note {
 			continue
 		}

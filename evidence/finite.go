@@ -31,7 +31,7 @@ func (s *Story) Taken(c *step.Consumption, p *step.Part) Finiteness {
 		if w.Op.Event >= c.Event {
 			continue
 		}
-		e := &s.Events[w.Op.Event]
+		e := s.Events[w.Op.Event]
 		if grads, ok := s.Book.Of(e.After, "grad"); ok && len(grads) > 0 && !e.Inferred {
 			return s.count(grads, p.On, w.Op.Event)
 		}
@@ -75,7 +75,7 @@ func (s *Story) count(grads Content, on step.Set, event int) Finiteness {
 
 // normSays reads a norm, or a clip's norm, that this optimizer's gradients had.
 func (s *Story) normSays(c *step.Consumption, p *step.Part, w *step.Word) Finiteness {
-	e := &s.Events[w.Op.Event]
+	e := s.Events[w.Op.Event]
 	var norm step.Maybe[float64]
 	switch e.Kind {
 	case step.Norm:
@@ -119,7 +119,7 @@ func (s *Story) Guarded(optimizer string, on step.Set) bool {
 		}
 	}
 	for i := range s.Events {
-		e := &s.Events[i]
+		e := s.Events[i]
 		if stepped[e.Attempt] || !e.Attempt.Known {
 			continue
 		}

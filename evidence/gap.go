@@ -118,7 +118,7 @@ func (t *teller) scaleOf(p *step.Part) float64 {
 	}
 	if len(p.Terms) > 0 {
 		for i := len(t.story.Events) - 1; i >= 0; i-- { // the last backward's factor, by hand
-			if e := &t.story.Events[i]; e.Kind == step.Backward {
+			if e := t.story.Events[i]; e.Kind == step.Backward {
 				if t.story.HandScale && e.Factor.Known {
 					return e.Factor.Value
 				}
@@ -373,7 +373,7 @@ func (t *teller) perform(e *step.Event, acts []act, move Move) {
 			op.Kind = step.GradOp
 		}
 		inferred.Kind, inferred.Op = op.Kind, op.Kind.String()
-		op.Event = t.add(inferred)
+		op.Event = t.add(&inferred)
 		if move != nil {
 			if only := move.Only(a.on); len(only) > 0 {
 				t.story.Moves[op.Event] = only

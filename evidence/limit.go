@@ -108,7 +108,7 @@ func (t *teller) hook(e *step.Event, after Content, on step.Set) {
 		}
 		clip.Rule, clip.Threshold = rule, step.Some(limit)
 	}
-	index := t.add(clip)
+	index := t.add(&clip)
 	t.do(step.Operation{
 		Kind: step.Clip, Event: index, Attempt: e.Attempt, On: on, Certain: true, Threshold: t.threshold(index),
 	})

@@ -39,7 +39,7 @@ func (s *Story) Skips() (out []Skip) {
 	sinceLoad := map[string]bool{}  // nothing was loaded since
 	optimizers := map[string]bool{} // seen so far
 	for i := range s.Events {
-		e := &s.Events[i]
+		e := s.Events[i]
 		switch e.Kind {
 		case step.Load:
 			clear(last)

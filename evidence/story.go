@@ -14,7 +14,7 @@ type Story struct {
 	Dtypes   map[string]string // of parameters, as the manifest names them
 	Universe *Universe
 	Book     *Book
-	Events   []step.Event
+	Events   []*step.Event
 	// Moves holds, by event, what an operation did to gradients where both sides
 	// were looked at: the call itself, or the change that no call explains.
 	Moves   map[int]Move

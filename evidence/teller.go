@@ -88,7 +88,7 @@ func (t *teller) look(e *step.Event, before Content, looked bool) {
 }
 
 // add appends an event to the story and returns its index.
-func (t *teller) add(e step.Event) int {
+func (t *teller) add(e *step.Event) int {
 	t.story.Events = append(t.story.Events, e)
 	return len(t.story.Events) - 1
 }
@@ -97,7 +97,7 @@ func (t *teller) do(op step.Operation) { t.story.Machine.Do(&op) }
 
 // call tells one recorded call.
 func (t *teller) call(e *step.Event, before Content, looked bool) {
-	index := t.add(*e)
+	index := t.add(e)
 	op := step.Operation{Kind: e.Kind, Event: index, Attempt: e.Attempt, Optimizer: e.Optimizer, FoundInf: e.FoundInf}
 	after, lookedAfter := t.book.Of(e.After, "grad")
 	if looked && lookedAfter {

@@ -22,7 +22,7 @@ func thresholdUnits(s *Story, declared Declared) map[int]step.Unit {
 		case threshold == stays && !normStays(clips):
 			for _, c := range clips {
 				units[c.event] = step.One
-				raw[place(&s.Events[c.event])] = true
+				raw[place(s.Events[c.event])] = true
 			}
 		case threshold == moves:
 			for _, c := range clips {
@@ -42,7 +42,7 @@ func thresholdUnits(s *Story, declared Declared) map[int]step.Unit {
 	// Where nobody looked, a clip by code without calls has the unit that it had
 	// in the same place where somebody did.
 	for i := range s.Events {
-		if e := &s.Events[i]; e.Kind == step.Clip && e.Inferred && !e.Threshold.Known && raw[place(e)] {
+		if e := s.Events[i]; e.Kind == step.Clip && e.Inferred && !e.Threshold.Known && raw[place(e)] {
 			units[i] = step.One
 		}
 	}
@@ -52,7 +52,7 @@ func thresholdUnits(s *Story, declared Declared) map[int]step.Unit {
 // AtAnotherScale names a loss scale, other than the given one, at which the same
 // line clipped at the same threshold.
 func (s *Story) AtAnotherScale(event int, scale float64) (float64, bool) {
-	e := &s.Events[event]
+	e := s.Events[event]
 	for _, c := range s.clipsBySite()[place(e)+" "+e.Rule] {
 		if c.scale != scale && near(c.threshold, e.Threshold.Value, sameLimit) {
 			return c.scale, true
@@ -80,7 +80,7 @@ func (s *Story) clipsBySite() map[string][]clipAt {
 				continue
 			}
 			scale, ok := w.Unit.IsScale()
-			e := &s.Events[w.Op.Event]
+			e := s.Events[w.Op.Event]
 			if !ok || !e.Threshold.Known || !isFinite(e.Threshold.Value) || e.Threshold.Value <= 0 {
 				continue
 			}
