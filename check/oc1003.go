@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"math"
 
 	"ordercheck/evidence"
 	"ordercheck/step"
@@ -96,22 +97,22 @@ func decideOC1003(r *Run) Outcome {
 			judged = judged || c.Outcome == step.Applied && p.State == step.Filled && p.Unit().Known() && !p.Claimed
 		}
 	})
+	absorbed := r.absorbed()
 	r.eachBreach("OC1003", func(s *evidence.Story, c *step.Consumption, p *step.Part, b step.Breach) {
 		scale, ok := b.Unit.IsScale()
 		if !ok || r.silent() { // without calls the scale of a window is read off its unscale
 			return
 		}
-		optimizer := r.Manifest.Optimizers[c.Optimizer]
-		took, cos, seen := s.Consumed(c, p.On, optimizer)
-		if seen && cos > 0.9 && took*scale < 2 && took < 0.5 {
-			return // the optimizer divided by the scale itself
-		}
+		took, cos, seen := s.Consumed(c, p.On, r.Manifest.Optimizers[c.Optimizer])
+		seen = seen && cos > 0.9
 		h := hit{story: s, event: c.Event, attempt: c.Attempt, optimizer: c.Optimizer, certainty: Proven}
 		switch {
-		case seen && cos > 0.9 && took > 0.5:
-		case p.Claimed && !s.ReliesOnCalls():
+		case absorbed[c.Optimizer]:
 			return
-		case p.Claimed || !knownOptimizer(optimizer.Name):
+		case seen:
+		case p.Claimed && !s.ReliesOnCalls(), !knownOptimizer(r.Manifest.Optimizers[c.Optimizer].Name):
+			return // it may divide by the scale itself
+		case p.Claimed:
 			h.certainty = Observed
 		}
 		h.tell = func() (string, []Evidence) {
@@ -134,4 +135,30 @@ func decideOC1003(r *Run) Outcome {
 		return passed()
 	}
 	return noData("")
+}
+
+// absorbed lists the optimizers that take scaled gradients and mean to: one whose
+// state shows that it divided them by the scale itself, or whose learning rate
+// is divided by it (lr·S stays while S moves).
+func (r *Run) absorbed() map[string]bool {
+	out := map[string]bool{}
+	type rate struct{ lr, scale float64 }
+	rates := map[string]rate{}
+	r.eachBreach("OC1003", func(s *evidence.Story, c *step.Consumption, p *step.Part, b step.Breach) {
+		scale, ok := b.Unit.IsScale()
+		if !ok {
+			return
+		}
+		if took, cos, seen := s.Consumed(c, p.On, r.Manifest.Optimizers[c.Optimizer]); seen && cos > 0.9 && took < 0.5 && took*scale < 2 {
+			out[c.Optimizer] = true
+		}
+		if lr := s.Events[c.Event].LR; len(lr) > 0 {
+			now := rate{lr[0], scale}
+			if was, ok := rates[c.Optimizer]; ok && was.scale != scale && math.Abs(now.lr*now.scale/(was.lr*was.scale)-1) < 1e-6 {
+				out[c.Optimizer] = true
+			}
+			rates[c.Optimizer] = now
+		}
+	})
+	return out
 }

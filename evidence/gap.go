@@ -359,6 +359,12 @@ func (t *teller) perform(e *step.Event, acts []act, move Move) {
 				op.Kind, op.Muddles = step.GradOp, true
 			}
 		case shrunk:
+			if t.carriesScale(a.on) && !t.unscaledLater(a.on) {
+				// Divided by their norm, say, and never by the scale: what was
+				// meant, and in which unit the result is, cannot be told.
+				op.Kind, op.Muddles = step.GradOp, true
+				break
+			}
 			op.Kind = step.Clip
 			op.Threshold = t.threshold(len(t.story.Events))
 			t.estimate(&inferred, e, a, move)
@@ -391,6 +397,15 @@ func (t *teller) divisorOf(on step.Set) float64 {
 		}
 	}
 	return 0
+}
+
+func (t *teller) carriesScale(on step.Set) bool {
+	for _, p := range t.story.Machine.Parts(on) {
+		if _, carries := p.Unit().IsScale(); carries {
+			return true
+		}
+	}
+	return false
 }
 
 // unscaledLater reports whether a call before the next step divides these

@@ -150,7 +150,8 @@ func isPowerOfTwo(v float64) bool {
 
 // scaledByHand looks at the constants that multiplied the losses. They are loss
 // scales if the gradients are divided by just that constant somewhere, or if
-// they move as a dynamic scale moves: among powers of two, one factor at a time.
+// they move as a dynamic scale moves: among large powers of two, and down as
+// well as up. A weight of the loss that only grows is none.
 func scaledByHand(rank record.Rank, book *Book, master map[string]string) hand {
 	var factors []float64
 	for i := range rank.Events {
@@ -163,18 +164,16 @@ func scaledByHand(rank record.Rank, book *Book, master map[string]string) hand {
 	if len(factors) == 0 {
 		return notByHand
 	}
-	moves, large := 0, false
+	fell, large := false, false
 	for i, f := range factors {
 		if !isPowerOfTwo(f) || f < 1 {
-			moves, large = 0, false
+			fell, large = false, false
 			break
 		}
 		large = large || f >= leastHandScale
-		if i > 0 {
-			moves++
-		}
+		fell = fell || i > 0 && f < factors[i-1]
 	}
-	if moves >= 2 && large || dividedOut(rank, book, master) {
+	if fell && large || dividedOut(rank, book, master) {
 		return byHand
 	}
 	for _, f := range factors {

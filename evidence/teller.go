@@ -175,14 +175,18 @@ func (t *teller) threshold(index int) step.Unit {
 func (t *teller) backward(e *step.Event, op step.Operation, before Content, looked bool, after Content, lookedAfter bool) {
 	op.Term, op.Scalers = t.scales.term(e)
 	op.On, op.Certain = t.u.filledByBackward(), t.u.sole()
-	switch filled, seen := t.fills[e.Line]; {
+	switch usual, seen := t.fills[e.Line]; {
 	case looked && lookedAfter:
-		op.On, op.Certain = t.filled(before, after), true
+		shown, hidden := t.filled(before, after)
 		if e.Line != 0 {
-			t.fills[e.Line] = filled.Or(op.On)
+			t.fills[e.Line] = usual.Or(shown)
 		}
+		if seen {
+			hidden = hidden.And(usual)
+		}
+		op.On, op.Certain = shown.Or(hidden), hidden.Empty() || seen
 	case seen:
-		op.On, op.Certain = filled, true
+		op.On, op.Certain = usual, true
 	}
 	if !looked {
 		t.do(op)
@@ -213,19 +217,23 @@ func (t *teller) backward(e *step.Event, op step.Operation, before Content, look
 	}
 }
 
-// filled are the parameters whose gradient appeared or moved.
-func (t *teller) filled(before, after Content) step.Set {
-	var on []int
+// filled are the parameters whose gradient appeared or moved, and those where it
+// would not show because it is not finite, before and after.
+func (t *teller) filled(before, after Content) (shown, hidden step.Set) {
+	var moved, dark []int
 	for _, name := range sortedKeys(after) {
-		was, there := before[name]
-		if there {
-			if c, ok := t.book.Change(was, after[name]); ok && c.Same() && c.After.NonFinite == 0 {
-				continue // adding to Inf or NaN does not show
+		i := t.u.add(name)
+		if was, there := before[name]; there {
+			if c, ok := t.book.Change(was, after[name]); ok && c.Same() {
+				if c.After.NonFinite > 0 {
+					dark = append(dark, i)
+				}
+				continue
 			}
 		}
-		on = append(on, t.u.add(name))
+		moved = append(moved, i)
 	}
-	return step.SetOf(on...)
+	return step.SetOf(moved...), step.SetOf(dark...)
 }
 
 // step tells what an optimizer's step stands for: a fused one unscales and

@@ -43,7 +43,7 @@ SETTINGS = "ORDERCHECK_RECORDING"  # environment variable that hands the setting
 MAX_LINE = 8 << 20  # readers need not take longer lines; a longer summary is left out
 SAMPLES = 16  # elements of a tensor that its summary shows
 HOW_COMPUTED = ("foreach", "capturable", "differentiable", "decoupled_weight_decay")  # settings that change no rule
-CHUNK = 1 << 22  # elements handled at a time, and compared to learn whether a step changed the parameters
+CHUNK = 1 << 20  # elements handled at a time, and compared to learn whether a step changed the parameters
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -118,11 +118,13 @@ def summary(tensor):
     """What format version 1 says of a tensor whose elements are not kept."""
     flat = (tensor.cpu() if tensor.device.type == "mps" else tensor).reshape(-1)  # mps has no float64
     n, finite, largest, sumsq = flat.numel(), 0, 0.0, 0.0
-    for part in flat.split(CHUNK):
-        good = part[torch.isfinite(part)].double()
-        finite += good.numel()
-        largest = max(largest, float(good.abs().max())) if good.numel() else largest
-        sumsq += float(good.square().sum())
+    for part in flat.split(CHUNK) if n else ():
+        bounds = torch.stack(torch.aminmax(part)).abs().max().item()
+        if not math.isfinite(bounds):
+            part = part[torch.isfinite(part)]
+            bounds = part.abs().max().item() if part.numel() else 0.0
+        part = part.double()
+        finite, largest, sumsq = finite + part.numel(), max(largest, bounds), sumsq + part.dot(part).item()
     where = sorted({i * (n - 1) // (SAMPLES - 1) for i in range(SAMPLES)}) if n else []
     sample = [[i, value] for i, value in zip(where, flat[where].double().tolist())] if n else []
     return {"n": n, "nonfinite": n - finite, "max": largest, "sumsq": sumsq, "sample": sample}
@@ -845,6 +847,15 @@ def data_parallel_forward(rec, module, *_, **__):
 def optimizer_init(rec, optimizer, *_, **__):
     yield
     rec.optimizer(optimizer)
+    watch_steps(rec, optimizer)
+
+
+def optimizer_copied(rec, optimizer, *_, **__):
+    yield  # copies and what was unpickled get a number when they are used
+    watch_steps(rec, optimizer)
+
+
+def watch_steps(rec, optimizer):
     for cls in type(optimizer).__mro__:
         if cls is not torch.optim.Optimizer:  # whose step only raises
             watch(rec, cls, "step", "optimizer", optimizer_step)
@@ -1016,7 +1027,7 @@ def install(rec, module):
     watch(rec, torch.optim.swa_utils.AveragedModel, "update_parameters", "ema", average_update)
     optimizer = torch.optim.Optimizer
     watch(rec, optimizer, "__init__", "optimizer_init", optimizer_init)
-    watch(rec, optimizer, "__setstate__", "optimizer_init", optimizer_init)
+    watch(rec, optimizer, "__setstate__", "optimizer_init", optimizer_copied)
     watch(rec, optimizer, "zero_grad", "zero_grad", zero_grad)
     watch(rec, optimizer, "state_dict", "save", optimizer_save)
     watch(rec, optimizer, "load_state_dict", "load", optimizer_load)
@@ -1099,6 +1110,16 @@ def start(settings, main):
     return rec
 
 
+def run_as_main(script):
+    """As `python script` does: unlike runpy this leaves sys.argv[0] as it was given, and __main__ in its place."""
+    module = types.ModuleType("__main__")
+    module.__file__ = script
+    sys.modules["__main__"] = module
+    with open(script, "rb") as file:
+        code = compile(file.read(), script, "exec", dont_inherit=True)
+    exec(code, module.__dict__)
+
+
 def run_in_child():
     """In a spawned process: run the script's definitions under a recorder, and return them."""
     settings = json.loads(os.environ[SETTINGS])
@@ -1118,15 +1139,16 @@ def excepthook(kind, error, traceback):
     sys.__excepthook__(kind, error, error.__traceback__)
 
 
-def without_recorder(traceback, leading=True):
-    """The traceback less this file's frames, and less runpy's above the script's."""
-    if traceback is None:
-        return None
-    name = traceback.tb_frame.f_code.co_filename
-    if name in (THIS_FILE, __file__) or (leading and "runpy" in name):
-        return without_recorder(traceback.tb_next, leading)
-    traceback.tb_next = without_recorder(traceback.tb_next, False)
-    return traceback
+def without_recorder(traceback):
+    """The traceback less this file's frames."""
+    kept = []
+    while traceback is not None:
+        if traceback.tb_frame.f_code.co_filename not in (THIS_FILE, __file__):
+            kept.append(traceback)
+        traceback = traceback.tb_next
+    for link, following in zip(kept, [*kept[1:], None]):
+        link.tb_next = following
+    return kept[0] if kept else None
 
 
 OWN = r"(recording\.json|events(\.rank\d+)?\.jsonl|tensors/r\d+_s\d+_\w+\.safetensors)(\.\d+\.tmp)?"
@@ -1168,7 +1190,7 @@ def main():
     sys.excepthook = excepthook
     rec = start(settings, main=True)
     try:
-        runpy.run_path(script, run_name="__main__")
+        run_as_main(script)
     finally:
         rec.finish()
 

@@ -41,8 +41,9 @@ import (
 //	copy:FROM@TO            masters are filled with the gradients of FROM
 //	gap                     calls are missing from the record
 //
-// Every word may be ,guess (it is assumed which parameters it acts on) and
-// ,claimed (nobody looked whether something happened before it). A sentence in
+// Every word may be ,guess (it is assumed which parameters it acts on), ,claimed
+// (nobody looked whether something happened before it) and ,undated (its attempt
+// is not known). A sentence in
 // which some loss is multiplied by a scale needs a verdict before a step.
 //
 // What is printed: for each step what it took, part by part, as the words that
@@ -111,7 +112,9 @@ func readSentence(d *datadriven.TestData) (*sentence, error) {
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", text, err)
 			}
-			w.Attempt, w.Event = Some(attempt), len(s.words)
+			if w.Event = len(s.words); w.Attempt.Known {
+				w.Attempt.Value = attempt
+			}
 			s.words = append(s.words, w)
 			_, isScale := w.Term.IsScale()
 			scaled = scaled || isScale
@@ -142,6 +145,7 @@ func (s *sentence) parse(text string) (w word, err error) {
 		on = s.params
 	}
 	w.Kind, w.Certain, w.gap, w.Muddles = kind, true, op == "gap", op == "blur"
+	w.Attempt.Known = true
 	if w.On, err = s.set(on); err != nil {
 		return w, err
 	}
@@ -194,6 +198,8 @@ func (w *word) flag(f string) error {
 		w.Given = true
 	case "guess":
 		w.Certain = false
+	case "undated":
+		w.Attempt = Maybe[int]{}
 	case "claimed":
 		w.Claimed = true
 	default:

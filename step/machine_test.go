@@ -93,10 +93,10 @@ func (s slowMachine) Muddle() {
 // history that it has on a machine of its own.
 func TestPropertyPartsAreAsGoodAsParameters(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		n := rapid.IntRange(0, 5).Draw(t, "parameters")
+		n := rapid.IntRange(0, 4).Draw(t, "parameters")
 		m, slow := NewMachine(n), newSlowMachine(n)
 		event, attempt, last := 0, Some(0), Other
-		for range rapid.IntRange(1, 30).Draw(t, "operations") {
+		for range rapid.IntRange(1, 100).Draw(t, "operations") {
 			next, nextAttempt := event+1, attempt
 			switch rapid.IntRange(0, 11).Draw(t, "position") {
 			case 0, 1:
@@ -240,5 +240,26 @@ func TestConsumptionsStay(t *testing.T) {
 	m.Do(&Operation{Kind: Unscale, Event: 5, On: both, Divisor: 8})
 	if after := consumption(&m.Consumptions[0], 0); after != before {
 		t.Errorf("the step took\n%sand later\n%s", before, after)
+	}
+}
+
+// A step's own breach is that of the part in which it was found, and no other's.
+func TestBreachesOfParts(t *testing.T) {
+	m := NewMachine(2)
+	both, second := SetOf(0, 1), SetOf(1)
+	m.Do(&Operation{Kind: Backward, On: both, Term: ScaleUnit(8), Scalers: []string{"0"}})
+	m.Do(&Operation{Kind: Unscale, Event: 1, On: SetOf(0), Divisor: 8, FoundInf: Some(false)})
+	m.Do(&Operation{Kind: Step, Event: 2, On: both, Scaled: true})
+	for _, rule := range []string{"OC1003", "OC2001"} {
+		n := 0
+		m.Consumptions[0].Breaches(rule, func(p *Part, b Breach) {
+			n++
+			if !slices.Equal(p.On.Members(), second.Members()) || !slices.Equal(b.On.Members(), second.Members()) || b.Event != 2 {
+				t.Errorf("%s of %v in the part of %v", rule, b.On.Members(), p.On.Members())
+			}
+		})
+		if n != 1 {
+			t.Errorf("%s: %d breaches", rule, n)
+		}
 	}
 }
