@@ -241,24 +241,25 @@ func (t *teller) filled(before, after Content) (shown, hidden step.Set) {
 func (t *teller) step(e *step.Event, op step.Operation) {
 	op.On, op.Certain = t.on(e)
 	op.Scaled = t.story.ScaledLoss
-	counts := e.Via != "scaler" || t.scales.counts(e)
-	if e.Via == "scaler" && counts && !step.Is(e.Called, false) {
-		divide := step.Operation{Kind: step.Unscale, Event: op.Event, Attempt: op.Attempt, On: op.On, Certain: op.Certain}
-		switch {
-		case e.GradScale.Known:
-			divide.Divisor = e.GradScale.Value
-		case t.stillScaled(op.On): // a scaler hands no optimizer scaled gradients without telling it
-			divide.Divisor = t.scales.current[e.Scaler]
-		}
-		if divide.Divisor > 0 {
-			t.do(divide)
-		}
+	divide := step.Operation{Kind: step.Unscale, Event: op.Event, Attempt: op.Attempt, On: op.On, Certain: op.Certain}
+	switch byScaler := e.Via == "scaler" && t.scales.counts(e); {
+	case step.Is(e.Called, false):
+	case e.GradScale.Known:
+		divide.Divisor = e.GradScale.Value
+	case byScaler && t.stillScaled(op.On): // a scaler hands no optimizer scaled gradients without telling it
+		divide.Divisor = t.scales.current[e.Scaler]
+	}
+	if divide.Divisor > 0 {
+		t.do(divide)
 	}
 	if e.FoundInf.Known {
 		t.do(step.Operation{Kind: step.Check, Event: op.Event, Attempt: op.Attempt, On: op.On, FoundInf: e.FoundInf})
 	}
-	if step.Is(e.Called, false) || step.Is(e.Applied, false) && (e.Fused || step.Is(e.FoundInf, true)) {
+	switch {
+	case step.Is(e.Called, false) || step.Is(e.FoundInf, true) && (e.Fused || step.Is(e.Applied, false)):
 		op.Outcome = step.Skipped
+	case step.Is(e.Applied, false):
+		op.Outcome = step.Idle
 	}
 	t.do(op)
 }

@@ -93,11 +93,14 @@ func parseEvent(line []byte) (wireEvent, error) {
 	if err := unmarshal(line, &fields); err != nil {
 		return e, fmt.Errorf("not a JSON object: %w", err)
 	}
+	has := func(name string) bool { return len(fields[name]) > 0 && string(fields[name]) != "null" }
 	for _, need := range []string{"seq", "op"} {
-		if _, ok := fields[need]; !ok {
+		if !has(need) {
 			return e, fmt.Errorf("the event has no %q", need)
 		}
 	}
+	var wrong string // the first field, by name, that cannot be read
+	var why error
 	for name, raw := range fields {
 		read, ok := eventFields[name]
 		if !ok {
@@ -107,11 +110,14 @@ func parseEvent(line []byte) (wireEvent, error) {
 		if string(raw) == "null" {
 			continue
 		}
-		if err := read(&e.Event, raw); err != nil {
-			return e, fmt.Errorf("field %q: %w", name, err)
+		if err := read(&e.Event, raw); err != nil && (why == nil || name < wrong) {
+			wrong, why = name, err
 		}
 	}
-	_, e.rankKnown = fields["rank"]
+	if why != nil {
+		return e, fmt.Errorf("field %q: %w", wrong, why)
+	}
+	e.rankKnown = has("rank")
 	sort.Strings(e.Unread)
 	e.Kind = step.KindOf(e.Op)
 	return e, nil

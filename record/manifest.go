@@ -93,7 +93,10 @@ const (
 
 func parseManifest(data []byte) (Manifest, error) {
 	var m Manifest
-	if err := unmarshal(data, &m); err != nil {
+	if !json.Valid(data) {
+		data = quoteNonFinite(data) // so that the place of an error is one in data
+	}
+	if err := json.Unmarshal(data, &m); err != nil {
 		return m, at(manifestName, data, err)
 	}
 	switch {

@@ -38,6 +38,8 @@ const (
 type Rank struct {
 	ID     int
 	Events []step.Event
+
+	file string
 }
 
 // Note is something worth knowing about a run: what was left out and why.
@@ -100,7 +102,7 @@ func ReadRecording(fsys fs.FS) (*Run, error) {
 	sort.Slice(run.Ranks, func(i, j int) bool { return run.Ranks[i].ID < run.Ranks[j].ID })
 	for i := 1; i < len(run.Ranks); i++ {
 		if run.Ranks[i].ID == run.Ranks[i-1].ID {
-			return nil, fmt.Errorf("%s and %s are both of rank %d: keep one", run.Ranks[i-1].file(), run.Ranks[i].file(), run.Ranks[i].ID)
+			return nil, fmt.Errorf("%s and %s are both of rank %d: keep one", run.Ranks[i-1].file, run.Ranks[i].file, run.Ranks[i].ID)
 		}
 	}
 	if n := len(run.Ranks); n < m.WorldSize {
@@ -148,13 +150,6 @@ func ReadTensors(fsys fs.FS, names []string, ordered, asked bool) (*Run, error) 
 	return run, nil
 }
 
-func (r Rank) file() string {
-	if len(r.Events) == 0 {
-		return fmt.Sprintf("the events of rank %d", r.ID)
-	}
-	return r.Events[0].Recorded.File
-}
-
 func (r *Run) addRank(name string, rank int) error {
 	f, err := r.fsys.Open(name)
 	if err != nil {
@@ -170,7 +165,7 @@ func (r *Run) addEvents(from io.Reader, name string, rank int) error {
 		return err
 	}
 	r.Notes = append(r.Notes, notes...)
-	r.Ranks = append(r.Ranks, Rank{ID: rank, Events: events})
+	r.Ranks = append(r.Ranks, Rank{ID: rank, Events: events, file: name})
 	return nil
 }
 

@@ -40,19 +40,29 @@ func NewWriter(dir string, m Manifest) (*Writer, error) {
 
 // Event appends one call of a rank.
 func (w *Writer) Event(rank int, fields Fields) error {
+	if rank < 0 || rank >= w.world {
+		return fmt.Errorf("rank %d of a recording of %d", rank, w.world)
+	}
 	line := Fields{}
 	for k, v := range fields {
-		if f, ok := v.(float64); ok {
+		switch f := v.(type) {
+		case float64:
 			v = Number(f)
+		case []float64:
+			numbers := make([]Number, len(f))
+			for i := range f {
+				numbers[i] = Number(f[i])
+			}
+			v = numbers
 		}
 		line[k] = v
 	}
 	line["seq"], line["rank"] = w.seq[rank], rank
-	w.seq[rank]++
 	data, err := json.Marshal(line)
 	if err != nil {
 		return err
 	}
+	w.seq[rank]++
 	if w.events[rank] == nil {
 		w.events[rank] = &bytes.Buffer{}
 	}

@@ -13,8 +13,9 @@ Snapshots are kept of the first attempt, around every overflow, before and after
 last attempt, within --budget-mb (default 64). What does not fit is summed up (before_summary), then left out. For that
 every attempt has to be looked at; of a long run, or a large model, name the attempts that matter: --steps 0,5,9.
 
-Needs Python 3.9 and PyTorch 2.3 or newer, nothing else. Not seen: gradients changed by hand (their snapshots show it),
-torch.autograd.grad, calls inside torch.compile and while a CUDA graph is captured or replayed.
+Needs Python 3.9 and a PyTorch that has torch.amp.GradScaler (2.3 on; tested with 2.15), nothing else. Not seen:
+gradients changed by hand (their snapshots show it), torch.autograd.grad, calls inside torch.compile and while a CUDA
+graph is captured or replayed. A warning that names its caller may name this file instead.
 """
 
 import argparse
@@ -75,7 +76,8 @@ def to_json(value, **layout):
 
 DTYPES = {
     "float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "float8_e4m3fn": "F8_E4M3",
-    "float8_e5m2": "F8_E5M2", "int64": "I64", "int32": "I32", "int16": "I16", "int8": "I8", "uint8": "U8", "bool": "BOOL",
+    "float8_e5m2": "F8_E5M2", "int64": "I64", "int32": "I32", "int16": "I16", "int8": "I8", "uint8": "U8",
+    "bool": "BOOL",
 }  # fmt: skip
 
 
@@ -488,9 +490,9 @@ class Recorder:
                 self.consumed()
             begins = a.places.get(place, a.consumed) < a.consumed
         if begins:
-            number = 0 if a.number is None else a.number + 1
-            self.attempt = Attempt(number, self.mode(number))
+            self.attempt = Attempt(0 if a.number is None else a.number + 1, None)
             self.close(a)
+            self.attempt.mode = self.mode(self.attempt.number)
         self.attempt.places.setdefault(place, self.attempt.tick())
         return place
 
@@ -509,8 +511,7 @@ class Recorder:
         if self.expected is None:  # three states of the gradients, two of parameters and two moments
             self.learn_names()
             self.expected = 9 * sum(p.numel() * p.element_size() for _, p in self.names.watched())
-        held = self.used + (self.pending.size if self.pending is not None else 0)
-        return "full" if held + self.expected <= self.budget else "summary" if held < self.budget else None
+        return "full" if self.used + self.expected <= self.budget else "summary" if self.used < self.budget else None
 
     def close(self, a):
         """An attempt has ended. Now the one before it is decided; this one may still turn out to be the last, or the
@@ -560,15 +561,14 @@ class Recorder:
 
     def finish(self):
         """The script has ended: write what is left."""
-        try:
-            a, self.attempt = self.attempt, Attempt(None, None)
-            # A process that saw nothing may be the launcher of those that did.
-            if a.number is not None or a.events or (self.main and not os.path.exists(self.files.path("recording.json"))):
-                if a.number is not None:
-                    self.close(a)
-                self.write(a, keep=a.number is not None, final=True)
-        except Exception as error:  # noqa: BLE001: the script has its own end
-            self.fault(error)
+        a = self.attempt
+        if a.number is None and not a.events and (not self.main or os.path.exists(self.files.path("recording.json"))):
+            return  # nothing was seen here; this may be the launcher of processes that saw the loop
+        with harmless(self):
+            self.attempt = Attempt(None, None)
+            if a.number is not None:
+                self.close(a)
+            self.write(a, keep=a.number is not None, final=True)
 
     # -- looks at tensors
 
@@ -992,15 +992,27 @@ def collective(rec, *args, **kwargs):
     rec.learn_names()
     memory = {t.untyped_storage().data_ptr() for t in tensors}
     covers = [n for n, p in rec.names.watched() if p.grad is not None and p.grad.untyped_storage().data_ptr() in memory]
-    before = rec.look() if covers else None
+    before, numel = rec.look() if covers else None, sum(t.numel() for t in tensors)
     yield {"during": "reduce"}
     done = not kwargs.get("async_op", False)  # else there is no result yet, and waiting for it would change the run
-    fields = {"what": "gradient", "covers": covers} if covers else {"what": "value"}
-    if done:
-        fields |= {"before": before, "after": rec.look()} if covers else {"value": number(given)}
+    if covers:
+        fields = {"what": "gradient", "covers": covers, **({"before": before, "after": rec.look()} if done else {})}
+    elif flat := gradients_of_size(rec, numel):  # all in one buffer, which the script copies back later
+        fields = {"what": "gradient", "covers": rec.names.all_of(flat)}
+    else:
+        fields = {"what": "value", "value": number(given) if done else None}
     fields["kind"] = next((kind for kind, known in kinds.items() if op == known), str(op))
     fields["inside"] = "backward" if "backward" in rec.inside else None
-    rec.event("reduce", rec.attempt.micro, **fields, numel=sum(t.numel() for t in tensors))
+    rec.event("reduce", rec.attempt.micro, **fields, numel=numel)
+
+
+def gradients_of_size(rec, numel):
+    """The parameters with gradients of an optimizer whose gradients have so many elements together."""
+    for optimizer in (o for ref in rec.optimizers if (o := ref()) is not None):
+        params = [p for p in params_of(optimizer) if p.grad is not None]
+        if numel > 1 and sum(p.numel() for p in params) == numel:
+            return params
+    return []
 
 
 # -- installing
@@ -1048,10 +1060,10 @@ def install(rec, module):
         functions.append((torch.distributed, name, "reduce", collective, None))
     known = [(owner.__dict__.get(name), watch(rec, owner, name, *how)) for owner, name, *how in functions]
     replaced = {id(original): watched for original, watched in known if original is not None}
-    for module in [module for name, module in list(sys.modules.items()) if name.startswith("torch.")]:
-        for name, value in list(getattr(module, "__dict__", {}).items()):
+    for other in [other for name, other in sys.modules.items() if name.startswith("torch.")]:
+        for name, value in list(getattr(other, "__dict__", {}).items()):
             if id(value) in replaced:  # torch's own modules hold these functions by name, too
-                setattr(module, name, replaced[id(value)])
+                setattr(other, name, replaced[id(value)])
 
     enter = torch.autocast.__enter__
 
@@ -1095,7 +1107,10 @@ class AfterTorch:
 def start(settings, main):
     """A recorder that waits for torch, in this process and in those that the script starts."""
     rec = Recorder(**settings, main=main)
-    sys.meta_path.insert(0, AfterTorch(rec))
+    if "torch" in sys.modules:
+        install(rec, sys.modules["torch"])
+    else:
+        sys.meta_path.insert(0, AfterTorch(rec))
     os.register_at_fork(after_in_child=rec.forked)
     prepare = multiprocessing.spawn.get_preparation_data
 

@@ -43,8 +43,8 @@ import (
 //
 // Every word may be ,guess (it is assumed which parameters it acts on), ,claimed
 // (nobody looked whether something happened before it) and ,undated (its attempt
-// is not known). A sentence in
-// which some loss is multiplied by a scale needs a verdict before a step.
+// is not known). A sentence in which some loss is multiplied by a scale needs a
+// verdict before a step.
 //
 // What is printed: for each step what it took, part by part, as the words that
 // made it, each behind the unit that the part had before it; the preconditions

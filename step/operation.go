@@ -40,6 +40,7 @@ type Outcome uint8
 const (
 	Applied Outcome = iota // the optimizer consumed the gradients
 	Skipped                // it was not called, or a fused one was handed found_inf
+	Idle                   // it was called and moved no parameter: a learning rate of zero, or it skipped by itself
 )
 
 // Consumption is what one step took: the sentence that made each part.
