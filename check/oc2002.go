@@ -91,8 +91,8 @@ func decideOC2002(r *Run) Outcome {
 	var hits []hit
 	judged := false
 	r.eachStep(func(s *evidence.Story, c *step.Consumption) {
-		if c.Outcome == step.Skipped {
-			judged = true
+		if c.Outcome != step.Applied {
+			judged = judged || c.Outcome == step.Skipped
 			return
 		}
 		for i := range c.Parts {
