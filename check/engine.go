@@ -71,6 +71,9 @@ func Check(sources []Source, opt Options) *Report {
 			}
 			for _, f := range out.Findings {
 				f.Input, f.Rule, f.Severity = n, Rules[i].ID, Rules[i].Severity
+				if f.grave {
+					f.Severity = Error
+				}
 				if f.Certainty == Suspected && f.Severity == Error {
 					f.Severity = Warning
 				}

@@ -34,19 +34,39 @@ func errorRules(s *evidence.Story) (out []stopped) {
 		}
 		switch {
 		case has("unscale_() has already been called on this optimizer since the last update"):
-			if first := before(step.Unscale); first >= 0 && !since(step.ZeroGrad, first) && s.Events[first].Attempt == e.Attempt {
+			switch first := before(step.Unscale); {
+			case first < 0 || s.Gaps:
+			case since(step.ZeroGrad, first) || s.Events[first].Attempt != e.Attempt:
+				add("OC3002")
+			case since(step.Backward, first):
+				add("OC4002")
+			default:
 				add("OC1002")
 			}
 		case has("unscale_() is being called after step()"):
-			unscale, stepped := secondLast(s, before(step.Step), step.Unscale, e.Optimizer), before(step.Step)
-			if update := before(step.UpdateScale); update > unscale && update < stepped {
+			stepped := before(step.Step)
+			unscale, update := secondLast(s, stepped, step.Unscale, e.Optimizer), before(step.UpdateScale)
+			switch {
+			case s.Gaps || stepped < 0:
+			case update > unscale && update < stepped:
 				add("OC3004")
+			case update < 0:
+				add("OC3002")
+			}
+		case has("step() has already been called since the last update"):
+			switch stepped := before(step.Step); {
+			case s.Gaps || stepped < 0:
+			case since(step.Backward, stepped):
+				add("OC3002")
+			case s.Events[stepped].Attempt == e.Attempt:
+				add("OC1012")
 			}
 		case has("_scale is None"):
 			add("OC1002")
 		case has("No inf checks were recorded prior to update"):
 			switch {
 			case s.Gaps || before(step.Backward) < 0: // the calls that would tell are missing
+				continue
 			case !since(step.Backward, before(step.UpdateScale)):
 				add("OC3003")
 			case bypassed(s, i):
@@ -54,6 +74,11 @@ func errorRules(s *evidence.Story) (out []stopped) {
 			default:
 				add("OC3004")
 			}
+			add("OC3008")
+		case has("No inf checks were recorded for this optimizer"):
+			add("OC1009")
+		case has("Attempting to unscale FP16 gradients"):
+			add("OC1011")
 		}
 	}
 	return out

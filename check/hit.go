@@ -18,6 +18,7 @@ type hit struct {
 	optimizer string
 	certainty Certainty
 	idle      bool // the calls are wrong, and here they changed nothing
+	grave     bool // of a rule that warns: this makes it an error
 	// tell says what happened, with the numbers; called for the hit that is told.
 	tell func() (message string, evidence []Evidence)
 }
@@ -72,6 +73,7 @@ func oneFinding(rank int, optimizer string, hits []hit) Finding {
 	default:
 		f.Count = 1
 	}
+	f.grave = slices.ContainsFunc(hits, func(h hit) bool { return h.grave })
 	f.Message, f.Evidence = best.tell()
 	if f.Evidence == nil {
 		f.Evidence = []Evidence{}

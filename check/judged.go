@@ -3,6 +3,7 @@ package check
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -51,6 +52,11 @@ func (r *Run) lacks(why string) Outcome {
 	return notApplicable(why)
 }
 
+// maybeScaled reports whether the script multiplies its losses by what may be a scale.
+func (r *Run) maybeScaled() bool {
+	return slices.ContainsFunc(r.Stories, func(s *evidence.Story) bool { return s.MaybeHand })
+}
+
 // guarded reports whether gradients that are not finite went by unstepped.
 func (r *Run) guarded() bool {
 	for _, s := range r.Stories {
@@ -71,6 +77,112 @@ func knownOptimizer(name string) bool {
 		return true
 	}
 	return false
+}
+
+// decided is the outcome of a rule with these hits; judged says that there was
+// something to decide it by.
+func decided(hits []hit, judged bool) Outcome {
+	switch {
+	case len(hits) > 0:
+		return faults(told(hits))
+	case judged:
+		return passed()
+	}
+	return noData("")
+}
+
+// breachRule decides a rule that is one precondition of an applied step.
+func (r *Run) breachRule(rule string, tell func(*evidence.Story, *step.Consumption, *step.Part, step.Breach) (string, []Evidence)) Outcome {
+	if !r.scaled() && strings.HasPrefix(rule, "OC1") && rule != "OC1010" {
+		return r.lacks(noScale)
+	}
+	var hits []hit
+	judged := false
+	r.eachStep(func(s *evidence.Story, c *step.Consumption) {
+		for i := range c.Parts {
+			p := &c.Parts[i]
+			judged = judged || c.Outcome == step.Applied && p.State == step.Filled && p.Unit().Known() && !p.Claimed
+		}
+	})
+	r.eachBreach(rule, func(s *evidence.Story, c *step.Consumption, p *step.Part, b step.Breach) {
+		if r.silent() {
+			return // the scales of a run without calls are read off its own divisions
+		}
+		h := hit{story: s, event: b.Event, attempt: c.Attempt, optimizer: c.Optimizer, certainty: Proven}
+		if p.Claimed {
+			h.certainty = Observed
+		}
+		h.tell = func() (string, []Evidence) { return tell(s, c, p, b) }
+		hits = append(hits, h)
+	})
+	return decided(hits, judged)
+}
+
+// accumulates reports whether some step took the sum of several backwards.
+func (r *Run) accumulates() bool {
+	found := false
+	r.eachStep(func(s *evidence.Story, c *step.Consumption) {
+		for i := range c.Parts {
+			found = found || c.Parts[i].State == step.Filled && len(c.Parts[i].Terms) > 1
+		}
+	})
+	return found
+}
+
+// clipRate counts, for each optimizer, how many of its applied steps a clip limited.
+func (r *Run) clipRate(says func(active, all int) (string, bool)) Outcome {
+	if !r.has(step.Clip, clips) {
+		return r.lacks("nothing is clipped")
+	}
+	type count struct {
+		story       *evidence.Story
+		event       int
+		active, all int
+	}
+	counts := map[string]*count{}
+	var order []string
+	r.eachStep(func(s *evidence.Story, c *step.Consumption) {
+		if c.Outcome != step.Applied || s.Rank != r.Stories[0].Rank {
+			return
+		}
+		limited, known, at := false, false, -1
+		for i := range c.Parts {
+			for _, w := range c.Parts[i].Words {
+				if w.Op.Kind != step.Clip || w.Op.Inert {
+					continue
+				}
+				now := active(s, &c.Parts[i], w.Op.Event)
+				known, limited, at = known || now.Known, limited || step.Is(now, true), w.Op.Event
+			}
+		}
+		if !known {
+			return
+		}
+		if counts[c.Optimizer] == nil {
+			counts[c.Optimizer] = &count{story: s, event: at}
+			order = append(order, c.Optimizer)
+		}
+		n := counts[c.Optimizer]
+		n.all++
+		if limited {
+			n.active++
+		}
+	})
+	var hits []hit
+	judged := false
+	for _, id := range order {
+		n := counts[id]
+		if n.all < enoughClips {
+			continue
+		}
+		judged = true
+		if m, yes := says(n.active, n.all); yes {
+			hits = append(hits, hit{story: n.story, event: n.event, optimizer: id, certainty: Observed, tell: func() (string, []Evidence) {
+				return m, []Evidence{{"steps that were limited", n.active}, {"steps", n.all}}
+			}})
+		}
+	}
+	return decided(hits, judged)
 }
 
 // eachStep visits what every step took. Parts that nothing had filled are left

@@ -44,6 +44,7 @@ type Finding struct {
 	Evidence  []Evidence `json:"evidence"`
 	Where     Where      `json:"where"`
 
+	grave bool
 	began int // the first attempt at which the calls were wrong, with or without effect; -1: not known
 }
 

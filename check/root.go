@@ -11,15 +11,21 @@ func findRoots(findings []Finding) {
 		f := &findings[i]
 		for j := range findings {
 			g := &findings[j]
-			if i == j || !explains(g.Rule, f.Rule) || !together(f, g) || g.began > f.began ||
+			if i == j || !explains(g.Rule, f.Rule) && !poisons(g.Rule, f.Rule) || !together(f, g) || g.began > f.began ||
 				severityOrder(g.Severity) > severityOrder(f.Severity) {
 				continue
 			}
-			if f.Because == nil || explains(g.Rule, *f.Because) { // the deeper cause
+			if f.Because == nil || explains(g.Rule, *f.Because) || poisons(g.Rule, *f.Because) { // the deeper cause
 				f.Because = &g.Rule
 			}
 		}
 	}
+}
+
+// poisons reports whether a fault makes the parameters NaN, after which no loss
+// is finite and the scale falls without end: what follows is never a fault of its own.
+func poisons(cause, effect string) bool {
+	return (effect == "OC2009" || effect == "OC3005") && (cause == "OC2002" || cause == "OC2006" || explains(cause, "OC2002"))
 }
 
 // together reports whether two findings may have one cause: ranks and

@@ -18,6 +18,7 @@ type Values interface {
 type Stats struct {
 	N         int
 	NonFinite int
+	NaN       int     // of these
 	Max       float64 // largest magnitude of a finite element
 	SumSq     float64 // Σx² in float64 over finite elements, in index order
 }
@@ -32,6 +33,9 @@ func (s *Stats) add(v float64) {
 	s.N++
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		s.NonFinite++
+		if math.IsNaN(v) {
+			s.NaN++
+		}
 		return
 	}
 	s.Max = max(s.Max, math.Abs(v))
@@ -41,6 +45,7 @@ func (s *Stats) add(v float64) {
 func (s *Stats) join(t Stats) {
 	s.N += t.N
 	s.NonFinite += t.NonFinite
+	s.NaN += t.NaN
 	s.Max = max(s.Max, t.Max)
 	s.SumSq += t.SumSq
 }
@@ -57,6 +62,7 @@ type Change struct {
 	Lost   float64 // largest |before| of an element that is zero or subnormal after
 	Dot    float64 // Σ before·after over elements finite in both
 	Sq     [2]float64
+	DiffSq float64 // Σ (after − before)² over them
 
 	// Elements that moved have |after| in [CutLo, CutHi]; those that did not
 	// have |before| of at most Stay.
@@ -138,6 +144,7 @@ func (c *Change) add(b, a float64) {
 		return
 	}
 	c.Dot += float64(b * a)
+	c.DiffSq += float64((a - b) * (a - b))
 	c.Sq[0] += float64(b * b)
 	c.Sq[1] += float64(a * a)
 	if b == 0 {

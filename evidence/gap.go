@@ -14,6 +14,7 @@ type act struct {
 	on     step.Set
 	from   step.Set // copied: the parameters copied from
 	factor float64  // shrunk, multiplied
+	move   Move     // of masters: from the gradients that they were filled with
 }
 
 type actKind uint8
@@ -308,6 +309,10 @@ func (t *teller) masterCopies(now Content) (acts []act, told bool) {
 			order = append(order, src)
 		}
 		a := copies[src]
+		if a.move == nil {
+			a.move = Move{}
+		}
+		a.move[to] = c
 		a.on, a.from = a.on.Or(step.SetOf(to)), a.from.Or(step.SetOf(from))
 	}
 	for _, src := range order {
@@ -315,6 +320,9 @@ func (t *teller) masterCopies(now Content) (acts []act, told bool) {
 		acts = append(acts, a)
 		if !near(src.factor, 1, slack) {
 			found, _ := t.explainFactor(nil, src.part, a.on, t.scaleOf(src.part), src.factor, slack)
+			for i := range found {
+				found[i].move = a.move
+			}
 			acts = append(acts, found...)
 		}
 	}
@@ -380,10 +388,12 @@ func (t *teller) perform(e *step.Event, acts []act, move Move) {
 		}
 		inferred.Kind, inferred.Op = op.Kind, op.Kind.String()
 		op.Event = t.add(&inferred)
-		if move != nil {
-			if only := move.Only(a.on); len(only) > 0 {
-				t.story.Moves[op.Event] = only
-			}
+		seen := move
+		if a.move != nil {
+			seen = a.move
+		}
+		if only := seen.Only(a.on); len(only) > 0 && move != nil {
+			t.story.Moves[op.Event] = only
 		}
 		t.do(op)
 	}

@@ -20,8 +20,13 @@ type Story struct {
 	Moves   map[int]Move
 	Machine *step.Machine
 
+	Off    map[string]bool   // scalers that are switched off
+	SameAs map[string]string // tied parameters
+	Shards bool              // ranks own different parameters
+
 	// ScaledLoss: some loss is multiplied by a scale. HandScale: by the script itself.
-	ScaledLoss, HandScale bool
+	// MaybeHand: losses are multiplied by a large power of two, and nothing shows that it is one.
+	ScaledLoss, HandScale, MaybeHand bool
 	// Gaps: calls are missing from the record.
 	Gaps bool
 	// Windows: attempts are numbers of windows, which nobody but this program knows.

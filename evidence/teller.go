@@ -39,12 +39,18 @@ func newTeller(run *record.Run, rank record.Rank, book *Book) *teller {
 func (t *teller) tell() *Story {
 	t.scales = newScales(t.run, t.rank, t.book)
 	t.story = &Story{
-		Rank: t.rank.ID, Ranks: max(len(t.run.Ranks), t.run.Manifest.WorldSize), Script: t.run.Manifest.Source.Script, Universe: t.u, Book: t.book, Moves: map[int]Move{}, Dtypes: map[string]string{},
+		Rank: t.rank.ID, Ranks: max(len(t.run.Ranks), t.run.Manifest.WorldSize), Script: t.run.Manifest.Source.Script, Universe: t.u, Book: t.book, Moves: map[int]Move{}, Dtypes: map[string]string{}, SameAs: map[string]string{}, Off: t.scales.off,
 		Machine:    step.NewMachine(len(t.u.Names)),
-		ScaledLoss: t.scales.any(), HandScale: t.scales.by == byHand, Windows: t.run.Kind == record.Tensors,
+		ScaledLoss: t.scales.any(), HandScale: t.scales.by == byHand, MaybeHand: t.scales.by == maybeByHand, Windows: t.run.Kind == record.Tensors,
 	}
 	for name, p := range t.run.Manifest.Parameters {
 		t.story.Dtypes[name] = p.DType
+		if p.SameAs != nil {
+			t.story.SameAs[name] = *p.SameAs
+		}
+	}
+	for _, o := range t.run.Manifest.Optimizers {
+		t.story.Shards = t.story.Shards || o.ParamsByRank != nil
 	}
 	t.grads, t.known, t.prev, t.refilled = nil, false, nil, false
 	for i := range t.rank.Events {

@@ -18,6 +18,9 @@ type Manifest struct {
 	Optimizers map[string]Optimizer `json:"optimizers,omitempty"`
 	Parameters map[string]Parameter `json:"parameters,omitempty"`
 	Declared   Declared             `json:"declared,omitzero"`
+
+	// PrecisionGiven: the recorder says what autocast was, if only that there was none.
+	PrecisionGiven bool `json:"-"`
 }
 
 // Source is the framework and the script that were recorded.
@@ -99,6 +102,11 @@ func parseManifest(data []byte) (Manifest, error) {
 	if err := json.Unmarshal(data, &m); err != nil {
 		return m, at(manifestName, data, err)
 	}
+	var has struct {
+		Precision json.RawMessage `json:"precision"`
+	}
+	_ = unmarshal(data, &has) // it has been read once
+	m.PrecisionGiven = len(has.Precision) > 0 && string(has.Precision) != "null"
 	switch {
 	case m.Format != formatName:
 		return m, fmt.Errorf(`%s: "format" is %q, not %q: this is no recording`, manifestName, m.Format, formatName)

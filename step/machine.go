@@ -14,6 +14,7 @@ type Machine struct {
 	parts     []*Part // disjoint; together the universe
 	scalers   map[string]*scalerState
 	backwards int // of all
+	lastStep  int // event of the last step, -1 before it
 }
 
 type scalerState struct {
@@ -24,7 +25,7 @@ type scalerState struct {
 
 // NewMachine returns a machine over a universe of n parameters.
 func NewMachine(n int) *Machine {
-	m := &Machine{scalers: map[string]*scalerState{}}
+	m := &Machine{scalers: map[string]*scalerState{}, lastStep: -1}
 	if n > 0 {
 		var all Set
 		for i := range n {
@@ -73,8 +74,11 @@ func (m *Machine) Do(op *Operation) {
 		return
 	}
 	switch op.Kind {
+	case Step:
+		defer func() { m.lastStep = op.Event }()
 	case Backward:
 		m.backwards++
+		op.lastStep = m.lastStep
 		for id, s := range m.scalers {
 			if len(op.Scalers) == 0 || slices.Contains(op.Scalers, id) {
 				s.backwards++
@@ -105,7 +109,7 @@ func (m *Machine) Do(op *Operation) {
 		if c != nil {
 			c.Parts = append(c.Parts, p.copy())
 			c.Broken = append(c.Broken, word.Breaches...)
-		} else if p.State == Consumed && op.Kind != Backward {
+		} else if p.State != Filled && op.Kind != Backward {
 			m.Loose = append(m.Loose, word.Breaches...)
 		}
 		switch {

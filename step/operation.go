@@ -14,6 +14,8 @@ type Operation struct {
 	Scalers []string    // Backward: scalers whose scale is in that unit
 	Fresh   Maybe[bool] // Backward: whether the buffer was seen to be empty before it
 
+	lastStep int // Backward: event of the last step before it; kept by the machine
+
 	Divisor float64 // Unscale: the scale that gradients are divided by
 
 	Threshold Unit // Clip: the unit of its threshold
@@ -63,17 +65,16 @@ type Breach struct {
 
 // Breaches calls yield for each failed precondition of the given rule behind
 // this step: its own, and those of the words that made the gradients that it
-// took. Parts that nothing had filled are left out.
+// took. What was done to gradients that an earlier step has consumed is left out.
 func (c *Consumption) Breaches(rule string, yield func(*Part, Breach)) {
 	for i := range c.Parts {
 		p := &c.Parts[i]
-		if p.State != Filled {
-			continue
-		}
-		for _, w := range p.Words {
-			for _, b := range w.Breaches {
-				if b.Rule == rule {
-					yield(p, b)
+		if p.State == Filled {
+			for _, w := range p.Words {
+				for _, b := range w.Breaches {
+					if b.Rule == rule {
+						yield(p, b)
+					}
 				}
 			}
 		}

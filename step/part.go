@@ -11,6 +11,8 @@ type Part struct {
 	Terms   []Term
 	Words   []Word // what was done to it since its first term, in order
 	Verdict Verdict
+	// Dropped is the attempt at which gradients that waited here were zeroed.
+	Dropped Maybe[int]
 	// Claimed says that the calls alone speak for this window: somewhere in it
 	// nobody looked, here or at another attempt, whether code that makes no call
 	// changed the gradients.
@@ -129,7 +131,7 @@ func (p *Part) forget(op *Operation) {
 
 // alike reports whether two parts have the same history.
 func (p *Part) alike(q *Part) bool {
-	if p.State != q.State || p.Claimed != q.Claimed || p.Verdict != q.Verdict ||
+	if p.State != q.State || p.Claimed != q.Claimed || p.Dropped != q.Dropped || p.Verdict != q.Verdict ||
 		len(p.Words) != len(q.Words) || len(p.Terms) != len(q.Terms) {
 		return false
 	}

@@ -1,5 +1,7 @@
 package step
 
+import "slices"
+
 // Transition is the meaning of one operation: what has to hold before it, and
 // what it does to the parts it acts on.
 type Transition struct {
@@ -24,7 +26,11 @@ var Table = []Transition{
 		Kind: ZeroGrad,
 		Says: "the buffer is empty",
 		apply: func(p *Part, op *Operation) {
-			*p = Part{On: p.On, State: Empty}
+			dropped := Maybe[int]{}
+			if p.State == Filled {
+				dropped = op.Attempt
+			}
+			*p = Part{On: p.On, State: Empty, Dropped: dropped}
 		},
 	},
 	{
@@ -35,6 +41,12 @@ var Table = []Transition{
 				Rule: "OC4001", Says: "nothing has clipped the partial sum that it adds to",
 				broken: func(p *Part, op *Operation) bool {
 					return op.Certain && p.accumulates(op) && p.clipped()
+				},
+			},
+			{
+				Rule: "OC4002", Says: "nothing has unscaled the partial sum that it adds to",
+				broken: func(p *Part, op *Operation) bool {
+					return op.Certain && p.accumulates(op) && p.last(Unscale) >= 0
 				},
 			},
 			{
@@ -106,6 +118,12 @@ var Table = []Transition{
 				},
 			},
 			{
+				Rule: "OC1006", Says: "there is something to clip",
+				broken: func(p *Part, op *Operation) bool {
+					return !op.Inert && op.Certain && p.State == Empty
+				},
+			},
+			{
 				Rule: "OC1007", Says: "the optimizer has not consumed the gradients yet",
 				broken: func(p *Part, op *Operation) bool {
 					return !op.Inert && !op.Refilled && op.Certain && p.State == Consumed &&
@@ -122,7 +140,39 @@ var Table = []Transition{
 				Rule: "OC1003", Says: "the gradients are true gradients: S^0",
 				broken: func(p *Part, op *Operation) bool {
 					k, _, ok := p.Unit().Exponent()
-					return op.Outcome == Applied && p.State == Filled && ok && k > 0
+					return op.Outcome == Applied && p.State == Filled && ok && k == 1
+				},
+			},
+			{
+				Rule: "OC1004", Says: "nothing multiplied them by the scale a second time",
+				broken: func(p *Part, op *Operation) bool {
+					k, _, ok := p.Unit().Exponent()
+					return op.Outcome == Applied && p.State == Filled && ok && k > 1
+				},
+			},
+			{
+				Rule: "OC1005", Says: "they were divided by the scale that they carried",
+				broken: func(p *Part, op *Operation) bool {
+					_, _, one := p.Unit().Exponent()
+					return op.Outcome == Applied && p.State == Filled && p.Unit().Known() && !one
+				},
+			},
+			{
+				Rule: "OC1009", Says: "they were not zeroed since the backward",
+				broken: func(p *Part, op *Operation) bool {
+					return op.Outcome == Applied && op.Certain && p.State == Empty && p.Dropped.Known && p.Dropped == op.Attempt
+				},
+			},
+			{
+				Rule: "OC1010", Says: "they are this step's alone",
+				broken: func(p *Part, op *Operation) bool {
+					return op.Outcome == Applied && p.State == Filled && slices.ContainsFunc(p.Terms, func(t Term) bool { return t.Stale })
+				},
+			},
+			{
+				Rule: "OC1012", Says: "no step has consumed them",
+				broken: func(p *Part, op *Operation) bool {
+					return op.Outcome == Applied && op.Certain && p.State == Consumed && p.stepped(op.Attempt)
 				},
 			},
 			{
@@ -139,7 +189,18 @@ var Table = []Transition{
 		Says: "the scale moves; gradients that carry the old one keep it",
 	},
 	{Kind: Norm, Says: "a norm is read; nothing moves"},
-	{Kind: Reduce, Says: "the ranks' gradients are combined"},
+	{
+		Kind: Reduce,
+		Says: "the ranks' gradients are combined",
+		Needs: []Requirement{
+			{
+				Rule: "OC4003", Says: "nothing has clipped this rank's part",
+				broken: func(p *Part, op *Operation) bool {
+					return op.Certain && p.State == Filled && p.clipped()
+				},
+			},
+		},
+	},
 	{
 		Kind: GradOp,
 		Says: "the buffer is changed by something else",
@@ -178,8 +239,9 @@ func (p *Part) add(op *Operation) {
 		var stale []Term
 		if Is(op.Fresh, false) { // numbers of an earlier window were seen in the buffer
 			for _, t := range p.Terms {
-				t.Stale = true
-				stale = append(stale, t)
+				if t.Stale = t.Stale || t.Event < op.lastStep; t.Stale {
+					stale = append(stale, t)
+				}
 			}
 		}
 		word := p.Words[len(p.Words)-1] // the backward itself

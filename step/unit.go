@@ -93,6 +93,21 @@ func (u Unit) IsScale() (float64, bool) {
 	return s, ok && k == 1
 }
 
+// Scales returns, of a unit a/b, the scale a that multiplies and the scale b that
+// divides; 1 for one that is missing.
+func (u Unit) Scales() (times, over float64) {
+	times, over = 1, 1
+	for _, p := range u.powers {
+		switch {
+		case p.exp > 0:
+			times = p.scale
+		case p.exp < 0:
+			over = p.scale
+		}
+	}
+	return times, over
+}
+
 func (u Unit) String() string {
 	if u.unknown {
 		return "unknown"
