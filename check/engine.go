@@ -65,7 +65,10 @@ func Check(sources []Source, opt Options) *Report {
 			if opt.Rules != nil && !opt.Rules(Rules[i].ID) {
 				continue
 			}
-			out := Rules[i].decide(run)
+			out := noData(needCalls)
+			if Rules[i].Tensors || !run.silent() {
+				out = Rules[i].decide(run)
+			}
 			if out.Status == NoData && out.Needs == "" {
 				out.Needs = Rules[i].Needs
 			}

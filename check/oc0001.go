@@ -72,6 +72,8 @@ not call super().`},
 		"facebookresearch/fairchem PR #617: get_scale() read after the update, logged loss off by a factor of 2",
 	},
 
+	Tensors: true,
+
 	decide: decideOC0001,
 }
 

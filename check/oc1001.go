@@ -98,6 +98,8 @@ stands first in optax.chain.`},
 
 	Explains: []string{"OC1003", "OC1005", "OC2013"},
 
+	Tensors: true,
+
 	decide: decideOC1001,
 }
 

@@ -88,6 +88,8 @@ jmp, call loss_scale.unscale once, on gradients of loss_scale.scale(loss).`},
 
 	Explains: []string{"OC1001"},
 
+	Tensors: true,
+
 	decide: decideOC1002,
 }
 

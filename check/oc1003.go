@@ -82,6 +82,8 @@ inner_optimizer, if the loss went through scale_loss.`},
 
 	Explains: []string{"OC2001", "OC2002", "OC3002", "OC3008"},
 
+	Tensors: true,
+
 	decide: decideOC1003,
 }
 

@@ -25,15 +25,14 @@ logged norm gives it away, 3.8e9 where the true one is 0.89.
 
 What stays is a state that no mended loop can go on from, m 4.3e9 and v 1.8e19 times
 too large, an eps and a coupled weight decay without effect, and gradients that grow
-fourfold when the scale doubles. By Adam's arithmetic and without a clip, the update
-then swells to 3.2 times its size within 26 steps and needs some 1700 to come back
-(beta1 = 0.9, beta2 = 0.999).`,
+fourfold when the scale doubles. By Adam's arithmetic, without a clip, the update then
+swells to 3.2 times its size within 26 steps and needs some 1700 to come back to
+within 10 % (beta1 = 0.9, beta2 = 0.999).`,
 
 	Wrong: `import torch
 
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
 scale = 65536.0
-
 for x, y in loader:
     optimizer.zero_grad()
     with torch.autocast("cuda", dtype=torch.float16):
@@ -51,7 +50,6 @@ for x, y in loader:
 
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
 scale = 65536.0
-
 for x, y in loader:
     optimizer.zero_grad()
     with torch.autocast("cuda", dtype=torch.float16):

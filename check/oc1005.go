@@ -9,7 +9,7 @@ import (
 
 var oc1005 = Rule{
 	ID:       "OC1005",
-	Title:    "gradients unscaled, or a threshold scaled, by another scale than the loss was multiplied by",
+	Title:    "gradients unscaled, or a threshold scaled, by another scale than the loss",
 	Severity: Error,
 
 	Meaning: `Gradients carry the scale that multiplied their loss, and only that one turns them
@@ -20,13 +20,13 @@ threshold on scaled gradients that is multiplied by the wrong scale is off by th
 factor.
 
 It starts out right. The two scales agree until the first overflow or the first 2000
-clean steps, so no short test fails. A scale that was kept then drifts away for good:
-eight overflows later the gradient arrives as 1/256. In a measured run with a growth
-interval of 5 a threshold of max_norm times the first scale halved the gradient at
-some of the 7 steps out of 24 at which it was wrong. In a GAN whose update() stood
-between two scaled losses and the second step, 9 of 24 generator steps were divided by
-another scale than theirs: half the gradient after a growth, twice after an overflow
-of the discriminator.
+clean steps, so no short test fails. A divisor that was kept then drifts away for
+good: eight overflows later the gradient arrives as 1/256. In a measured run with a
+growth interval of 5 a threshold of max_norm times the first scale counted for half on
+7 steps of 24, and the optimizer got down to half of its gradient. In a GAN whose
+update() stood between two scaled losses and the second step, 9 of 24 generator steps
+were divided by another scale than theirs: half the gradient after a growth, twice
+after an overflow of the discriminator.
 
 For SGD that is another learning rate for those steps. Adam would cancel a factor that
 stayed, not one that comes and goes with the scale. And an active clip behind the
@@ -64,11 +64,11 @@ for x, y in loader:
     scaler.update()`,
 
 	Mend: []Remedy{
-		{"PyTorch", `Keep no copy of the scale. scaler.unscale_(optimizer) divides by the current one, so
-all it takes is that no update() stands between the backward and the unscale. If you
-work on scaled gradients, read scaler.get_scale() between the backward and the update
-of the same step. With two scalers, unscale, step and update each optimizer by the
-scaler that scaled its loss.`},
+		{"PyTorch", `Divide by scaler.unscale_(optimizer), which takes the current scale, let no update()
+stand between the backward and that call, and keep no copy of the scale. If you work
+on scaled gradients, read scaler.get_scale() between the backward and the update of
+the same step. With two scalers, unscale, step and update each optimizer by the scaler
+that scaled its loss.`},
 		{"Accelerate", `The step of a prepared optimizer updates the one scaler that all share. With two
 losses run the second accelerator.backward after the first optimizer's step, not
 before it.`},

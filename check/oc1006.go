@@ -12,9 +12,9 @@ var oc1006 = Rule{
 	Severity: Error,
 
 	Meaning: `A clip acts on the gradients that are there when it is called. Before backward there
-are none: zero_grad has removed them, or those of the last step are still there, which
-the optimizer has long read. clip_grad_norm_ then changes nothing that anyone will
-use, returns a norm and raises nothing. The run trains without clipping.
+are none, if zero_grad has removed them, or there are those of the last step, which
+the optimizer has read. clip_grad_norm_ then changes nothing that anyone will use,
+returns a norm and raises nothing. The run trains without clipping.
 
 The log may look perfect. In a measured run with the clip in front of zero_grad it
 returned 0.893, 0.864, 0.880 and so on: the true norms before clipping, every one of
@@ -36,7 +36,7 @@ for x, y in loader:
     optimizer.zero_grad()
     with torch.autocast("cuda", dtype=torch.float16):
         loss = loss_fn(model(x), y)
-    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # no gradient yet: returns 0.0
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # no gradient yet: 0.0
     scaler.scale(loss).backward()
     scaler.step(optimizer)
     scaler.update()`,
@@ -58,8 +58,8 @@ for x, y in loader:
 
 	Mend: []Remedy{
 		{"PyTorch", `Clip between the last backward and scaler.step, with scaler.unscale_(optimizer) in
-front of it: there the gradients still carry the scale. A norm of exactly 0.0, or one
-that fits the loss of the line above, says that the clip stands too early.`},
+front of it: there the gradients still carry the scale. A log whose norm is exactly
+0.0, or that of the line above, says that the clip stands too early.`},
 		{"Accelerate", `accelerator.clip_grad_norm_ stands behind accelerator.backward, under "if
 accelerator.sync_gradients:".`},
 		{"Lightning", `Not in training_step: with automatic optimization backward runs when it has returned.
@@ -100,7 +100,7 @@ func decideOC1006(r *Run) Outcome {
 		met := map[int]bool{}
 		for _, b := range s.Machine.Loose {
 			e := s.Events[b.Event]
-			if b.Rule != "OC1006" || e.Inferred || clipped[e.Attempt] || met[b.Event] || !s.SteppedAt(e.Attempt) {
+			if b.Rule != "OC1006" || e.Inferred || !step.Is(e.Norm, 0) || s.OverflowedAt(e.Attempt, b.On) || clipped[e.Attempt] || met[b.Event] || !s.SteppedAt(e.Attempt) {
 				continue
 			}
 			met[b.Event] = true

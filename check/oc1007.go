@@ -73,6 +73,8 @@ optimizer. Behind it, it clips the update and not the gradient.`},
 		"APPFL/APPFL PR #198, VGraphRNN/VGRNN #4, taesunwhang/UMS-ResSel #3, jongwook/onsets-and-frames #24",
 	},
 
+	Tensors: true,
+
 	decide: decideOC1007,
 }
 

@@ -87,6 +87,8 @@ Or wrap the chain in optax.apply_if_finite.`},
 
 	Explains: []string{"OC2002"},
 
+	Tensors: true,
+
 	decide: decideOC2001,
 }
 

@@ -84,6 +84,8 @@ can cause.`},
 
 	Explains: []string{"OC2003", "OC2006"},
 
+	Tensors: true,
+
 	decide: decideOC2002,
 }
 

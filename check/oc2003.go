@@ -95,6 +95,8 @@ rejected update. Zeroing the gradients and calling update does not.`},
 		"optax 0.2.8, optax/transforms/_conditionality.py, apply_if_finite",
 	},
 
+	Tensors: true,
+
 	decide: decideOC2003,
 }
 

@@ -89,6 +89,8 @@ before the clip does.`},
 		"pytorch/pytorch #31367: a negative max_norm reverses gradients",
 	},
 
+	Tensors: true,
+
 	decide: decideOC2006,
 }
 

@@ -19,6 +19,9 @@ type Rule struct {
 	// for: they follow from the same cause and are printed as one line.
 	Explains []string
 
+	// Tensors: the rule can be decided from tensor files alone, where no call is recorded.
+	Tensors bool
+
 	decide func(*Run) Outcome
 }
 

@@ -58,15 +58,36 @@ const (
 	Unclear  = unclear
 )
 
-// Compared tests a value at neighbouring places between which the scale moved.
+// Compared tests the size of what was added in one place. Gradients vary from
+// step to step, and so does whatever is in proportion to them: what stays within
+// slack over all steps while the scale moves is a constant in raw numbers, what
+// does so after division by the scale is one in true ones.
 func Compared(terms []AddedTerm, slack float64) Constancy {
-	var clips []clipAt
+	raw, scaled := newSpread(), newSpread()
+	scales := newSpread()
 	for _, t := range terms {
-		clips = append(clips, clipAt{event: t.Event, scale: t.Scale, threshold: t.Value})
+		raw.add(t.Value)
+		scaled.add(t.Value / t.Scale)
+		scales.add(t.Scale)
 	}
-	sortClips(clips)
-	return constancy(clips, func(c clipAt) float64 { return c.threshold }, func(bool) float64 { return slack })
+	switch {
+	case len(terms) < 3 || scales.lo == scales.hi:
+		return untested
+	case raw.within(slack):
+		return stays
+	case scaled.within(slack):
+		return moves
+	}
+	return unclear
 }
+
+type spread struct{ lo, hi float64 }
+
+func newSpread() spread { return spread{math.Inf(1), 0} }
+
+func (s *spread) add(v float64) { s.lo, s.hi = min(s.lo, v), max(s.hi, v) }
+
+func (s spread) within(slack float64) bool { return s.hi <= s.lo*(1+slack) }
 
 // SawFreshness reports whether somebody looked at the buffer before the window's
 // first backward.

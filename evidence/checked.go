@@ -11,15 +11,17 @@ type bad struct{ inf, nan step.Set }
 
 // badAt is what an attempt's gradients of some parameters hold that is not
 // finite, after its backwards.
-func (s *Story) badAt(attempt step.Maybe[int], on step.Set) (b bad, looked bool) {
-	on = on.Or(s.Universe.sources(on))
+func (s *Story) badAt(attempt step.Maybe[int], owned step.Set) (b bad, looked bool) {
 	for _, e := range s.Events {
 		if e.Attempt != attempt || e.Kind != step.Backward && e.Kind != step.Step {
 			continue
 		}
+		// A backward leaves masters as they were: the last attempt's.
 		grads, ok := s.Book.Of(e.After, "grad")
+		on := owned.Or(s.Universe.sources(owned)).Minus(s.Universe.copies)
 		if e.Kind == step.Step {
 			grads, ok = s.Book.Of(e.Before, "grad")
+			on = owned
 		}
 		if !ok {
 			continue
