@@ -57,7 +57,11 @@ func newScales(run *record.Run, rank record.Rank, book *Book) *scales {
 			s.called = true
 		}
 	}
-	if !s.called {
+	switch {
+	case s.called:
+	case run.Kind == record.Tensors: // its factors are read off its divisions
+		s.by = byHand
+	default:
 		s.by = scaledByHand(rank, book, mastersOf(run.Manifest))
 	}
 	return s
