@@ -1,494 +1,441 @@
 package check
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
-	"os"
+	"slices"
 	"strconv"
 	"strings"
 
-	"ordercheck/fp16"
 	"ordercheck/record"
-	"ordercheck/record/safetensors"
 )
 
-// loop is a small training loop that is run on numbers and recorded: the
-// stories of the rules are written in it. Its gradients are rounded to binary16
-// after they were multiplied by the scale, and overflow as they do there.
+// loop is a training loop that is run on numbers and recorded: the stories of
+// the rules are written in its language, one operation a line, run once for each
+// attempt. trainer does the arithmetic.
+//
+// Calls, which the record shows:
+//
+//	zero [keep|idle]        zero_grad; keep: zeros instead of None; idle: does nothing
+//	scale                   the loss is multiplied by the scale, for the next backward
+//	backward [W]            of the loss times W; with no scale before it the script multiplies by
+//	                        hand; unscaled: by nothing; fine: it does not overflow
+//	unscale, update [S]     of the scaler; S: to a scale of the script's own
+//	check                   a verdict by the script's own function
+//	norm                    is read
+//	clip T                  by the norm of all; value: by element; each: by each tensor's norm
+//	step                    through the scaler: unscales unless that was done, and skips;
+//	                        direct: by the optimizer alone; fused: divides in its kernel;
+//	                        anyway: takes no notice of the verdict; divides: the optimizer divides itself;
+//	                        counts, decays: moves its step count or its moments on a skip
+//	error DURING TEXT       the framework stops the loop
+//
+// By hand, which only numbers show:
+//
+//	divide [D]              by the scale, or by D
+//	shrink T, cut T         clips by norm and by value
+//	hook T                  clips inside the next backward, each tensor by norm; value: by element
+//	add C                   C times the parameters is added; scaled: times the scale
+//	wipe                    the gradients become None
+//	mute                    what is not finite becomes zero
+//	copy                    gradients of FP16 parameters into those of their masters
+//	decay                   the moments decay
+//	grow, halve             the script moves its scale
+//	leave                   the rest of the attempt is left out
+//
+// Words that most of them know: optN, scalerN (else 0); all: both optimizers'
+// parameters; alone: only those of optN; w, b: that tensor; model: the FP16 parameters of masters;
+// scaled: T times the scale. A number may be a list, one for each attempt, the
+// last for those that follow. FIELD=VALUE puts that into the record in place of
+// the truth, null leaves it out.
+//
+// Before an operation: @A,B only at these attempts; finite? or overflow? only if
+// the gradients are, as the script's own eyes see it.
 type loop struct {
+	trainer
 	w *record.Writer
 
-	steps    int
-	growth   int             // clean steps until the scale doubles; 0: constant
-	overflow map[int]bool    // attempts whose gradients are too large for FP16
-	look     func(int) bool  // attempts of which snapshots are kept
-	calls    map[string]bool // ops that are left out of the record
-	scaler   bool            // the script has a scaler; else it scales by hand
-	double   bool            // two optimizers
-	sgd      bool
-
-	attempt, micro, clean int
-	scale                 float64
-	grad                  map[string][]float64 // nil: no gradient
-	param                 map[string][]float64
-	state                 map[string]map[string][]float64 // by parameter, then kind
-	loss                  float64
-	found                 map[string]*bool // verdict of the unscale, by optimizer
-	stop                  bool
+	steps     int
+	scale     float64         // the first
+	look      func(int) bool  // attempts of which snapshots are kept
+	without   map[string]bool // ops that are left out of the record
+	lost      map[int]bool    // attempts of which the record lost all calls
+	hand      bool            // the script has no scaler
+	off       bool            // the scaler is switched off
+	custom    bool            // an optimizer that nobody knows
+	summaries bool            // in place of snapshots
+	stop      bool
 }
 
-// params and their optimizers: with one optimizer it owns both.
-var loopParams = map[string]int{"w": 48, "b": 16}
+// order is one line of a program.
+type order struct {
+	line        int
+	at, when    string // attempts, and what the gradients have to be
+	op          string
+	numbers     []float64
+	opt, scaler string
+	has         map[string]bool
+	says        map[string]any // fields of the record
+	text        []string       // all words
+}
 
-func newLoop(dir string) *loop {
+func newLoop() *loop {
 	return &loop{
-		steps: 6, growth: 2, scale: 65536, scaler: true,
-		overflow: map[int]bool{}, calls: map[string]bool{}, look: func(int) bool { return true },
-		grad: map[string][]float64{}, param: map[string][]float64{}, state: map[string]map[string][]float64{},
-		found: map[string]*bool{},
+		trainer: trainer{growth: 2, overflow: map[int]bool{}, in: []string{"b", "w"}},
+		steps:   6, scale: 65536,
+		without: map[string]bool{}, lost: map[int]bool{}, look: func(int) bool { return true },
 	}
 }
 
-func (l *loop) owned(opt string) []string {
+func parse(program []string) (orders []order) {
+	for i, line := range program {
+		o := order{line: i + 1, opt: "0", scaler: "0", has: map[string]bool{}, says: map[string]any{}}
+		for _, word := range strings.Fields(line) {
+			key, value, says := strings.Cut(word, "=")
+			first, _ := strconv.ParseFloat(strings.Split(word, ",")[0], 64)
+			switch {
+			case strings.HasPrefix(word, "@"):
+				o.at = word[1:]
+			case strings.HasSuffix(word, "?"):
+				o.when = word
+			case o.op == "":
+				o.op = word
+			case o.op == "error":
+				o.text = append(o.text, word)
+			case says:
+				o.says[key] = jsonOr(value)
+			case strings.HasPrefix(word, "opt"):
+				o.opt = word[3:]
+			case strings.HasPrefix(word, "scaler"):
+				o.scaler = word[6:]
+			case first != 0:
+				for _, v := range strings.Split(word, ",") {
+					n, _ := strconv.ParseFloat(v, 64)
+					o.numbers = append(o.numbers, n)
+				}
+			default:
+				o.has[word] = true
+			}
+		}
+		if o.op != "" && !strings.HasPrefix(o.op, "#") {
+			orders = append(orders, o)
+		}
+	}
+	return orders
+}
+
+func jsonOr(word string) (v any) {
+	if json.Unmarshal([]byte(word), &v) != nil {
+		return word
+	}
+	return v
+}
+
+// number is the one for this attempt, or the default.
+func (l *loop) number(o *order, otherwise float64) float64 {
+	if n := len(o.numbers); n > 0 {
+		return o.numbers[min(l.attempt, n-1)]
+	}
+	return otherwise
+}
+
+// on are the parameters that an operation acts on.
+func (l *loop) on(o *order) []string {
 	switch {
-	case !l.double:
-		return []string{"b", "w"}
-	case opt == "0":
-		return []string{"w"}
+	case o.has["all"], o.has["model"]:
+		return l.model()
+	case o.has["w"], o.has["b"]:
+		return slices.DeleteFunc(l.model(), func(p string) bool { return !o.has[p] })
 	}
-	return []string{"b"}
+	return l.owned(o.opt)
 }
 
-func (l *loop) optimizers() []string {
-	if l.double {
-		return []string{"0", "1"}
-	}
-	return []string{"0"}
-}
-
-// run records the program, repeated for each attempt, into dir.
+// run records the program into dir.
 func (l *loop) run(dir string, program []string) error {
-	autocast := "float16"
-	m := record.Manifest{
-		WorldSize:  1,
-		Source:     record.Source{Framework: "torch", Version: "2.15.0", Script: "train.py"},
-		Precision:  record.Precision{Autocast: &autocast},
-		Optimizers: map[string]record.Optimizer{},
-		Parameters: map[string]record.Parameter{},
-	}
-	for _, id := range l.optimizers() {
-		name := "AdamW"
-		if l.sgd {
-			name = "SGD"
-		}
-		m.Optimizers[id] = record.Optimizer{Name: name, Params: l.owned(id), Settings: record.Settings{Betas: []record.Number{0.9, 0.999}}}
-	}
-	for name, n := range loopParams {
-		m.Parameters[name] = record.Parameter{DType: "float32", Shape: []int{n}}
-		l.param[name] = make([]float64, n)
-		for i := range l.param[name] {
-			l.param[name][i] = float64(float32(0.3 * math.Cos(float64(7*i+n))))
-		}
-	}
 	var err error
-	if l.w, err = record.NewWriter(dir, m); err != nil {
+	if l.w, err = record.NewWriter(dir, l.manifest()); err != nil {
 		return err
 	}
-	if l.scaler {
-		if err := l.event(0, record.Fields{"op": "scaler_create", "scaler": "0", "scale": l.scale, "enabled": true, "step": nil}); err != nil {
-			return err
+	orders := parse(program)
+	for rank := range l.world() {
+		l.begin(rank, l.scale)
+		l.stop = false
+		if !l.hand {
+			f := record.Fields{"op": "scaler_create", "scaler": "0", "scale": l.scale, "enabled": !l.off, "step": nil}
+			if err := l.event(&order{}, f); err != nil {
+				return err
+			}
+		}
+		for l.attempt = 0; l.attempt < l.steps && !l.stop; l.attempt++ {
+			if err := l.body(orders); err != nil {
+				return err
+			}
 		}
 	}
-	for l.attempt = 0; l.attempt < l.steps && !l.stop; l.attempt++ {
-		l.micro = 0
-		if err := l.body(program); err != nil {
-			return err
-		}
+	if err := l.w.Close(); err != nil || len(l.lost) == 0 {
+		return err
 	}
-	return l.w.Close()
+	return l.lose(dir)
 }
 
-// body runs one attempt; `guard` leaves it.
-func (l *loop) body(program []string) error {
-	for i, line := range program {
-		words := strings.Fields(line)
-		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
+func (l *loop) body(orders []order) error {
+	l.micro = 0
+	for i := range orders {
+		o := &orders[i]
+		if o.at != "" && !contains(o.at, l.attempt) {
 			continue
 		}
-		if words[0] == "guard" { // the script's own check, which no call shows
-			if !l.finite(l.owned("0")) {
-				l.scale /= 2
-				l.clean = 0
-				return nil
-			}
+		if o.when != "" && l.joined(l.finite(l.watched(o))) != (o.when == "finite?") {
 			continue
 		}
-		if strings.HasPrefix(words[0], "@") { // only at these attempts
-			if !contains(strings.TrimPrefix(words[0], "@"), l.attempt) {
-				continue
-			}
-			words = words[1:]
-		}
-		if err := l.do(i+1, words[0], words[1:]); err != nil {
-			return fmt.Errorf("line %d: %w", i+1, err)
-		}
-		if l.stop {
+		if o.op == "leave" || l.stop {
 			return nil
+		}
+		if err := l.do(o); err != nil {
+			return fmt.Errorf("line %d: %w", o.line, err)
 		}
 	}
 	return nil
 }
 
-func contains(list string, n int) bool {
-	for _, s := range strings.Split(list, ",") {
-		if s == strconv.Itoa(n) {
-			return true
-		}
+// watched are the gradients that the script's own check looks at: with masters
+// those of the FP16 parameters.
+func (l *loop) watched(o *order) []string {
+	if l.masters {
+		return l.model()
 	}
-	return false
+	return l.on(o)
 }
 
-// do performs one line of the program.
-func (l *loop) do(line int, op string, args []string) error {
-	opt, number, has := "0", 0.0, map[string]bool{}
-	for _, a := range args {
-		if id, ok := strings.CutPrefix(a, "opt"); ok {
-			opt = id
-		} else if v, err := strconv.ParseFloat(a, 64); err == nil {
-			number = v
-		} else {
-			has[a] = true
+func contains(list string, n int) bool {
+	return slices.Contains(strings.Split(list, ","), strconv.Itoa(n))
+}
+
+// do performs one line of the program, and records it if it is a call.
+func (l *loop) do(o *order) error {
+	before, on, scaler := l.grads(), l.on(o), l.scalers[o.scaler]
+	threshold := l.number(o, math.Inf(1))
+	if o.has["scaled"] {
+		threshold *= scaler.scale
+	}
+	var f record.Fields
+	looks := true
+	switch o.op {
+	case "zero":
+		for _, p := range on {
+			if o.has["keep"] && l.grad[p] != nil {
+				l.multiply([]string{p}, 0)
+				l.mute([]string{p})
+			} else if !o.has["idle"] {
+				delete(l.grad, p)
+			}
+		}
+		f = record.Fields{"op": "zero_grad", "optimizer": o.opt, "set_to_none": !o.has["keep"]}
+	case "scale":
+		loss := scaledLoss{2.5 + float64(l.losses)/8, scaler.scale}
+		l.losses++
+		l.waiting = append(l.waiting, loss)
+		looks = false
+		f = record.Fields{"op": "scale_loss", "scaler": o.scaler, "scale": loss.scale, "loss": loss.loss, "scaled": loss.loss * loss.scale}
+	case "backward":
+		f = l.backward(o, scaler)
+	case "unscale":
+		scaler.found[o.opt] = !l.finite(on)
+		l.multiply(on, 1/scaler.scale)
+		f = record.Fields{"op": "unscale", "scaler": o.scaler, "optimizer": o.opt, "scale": scaler.scale, "found_inf": scaler.found[o.opt]}
+		if l.off {
+			delete(f, "found_inf")
+		}
+	case "check":
+		looks = false
+		f = record.Fields{"op": "check", "optimizer": o.opt, "found_inf": !l.finite(on), "covers": on}
+	case "norm":
+		looks = false
+		f = record.Fields{"op": "norm", "value": l.norm(on), "norm_type": 2.0, "covers": on}
+	case "clip":
+		f = l.clip(o, on, threshold)
+	case "step":
+		return l.step(o, scaler)
+	case "update":
+		previous := scaler.scale
+		switch {
+		case len(o.numbers) > 0:
+			scaler.scale, scaler.found = l.number(o, 0), map[string]bool{}
+		case !l.off:
+			l.update(scaler)
+		}
+		looks = false
+		f = record.Fields{"op": "update_scale", "scaler": o.scaler, "scale": scaler.scale, "previous": previous,
+			"enabled": !l.off, "given": len(o.numbers) > 0}
+	case "error":
+		l.stop, looks = true, false
+		f = record.Fields{"op": "error", "during": o.text[0], "scaler": "0", "optimizer": "0", "type": "RuntimeError", "text": strings.Join(o.text[1:], " ")}
+	default:
+		return l.byHand(o, on, threshold, scaler)
+	}
+	if f == nil || l.without[o.op] {
+		return nil
+	}
+	if looks && l.look(l.attempt) {
+		if err := l.snapshots(f, before, l.grads()); err != nil {
+			return err
 		}
 	}
-	before := l.grads()
-	f := record.Fields{}
-	var after bool
-	switch op {
-	case "zero":
-		for _, p := range l.owned(opt) {
-			delete(l.grad, p)
+	return l.event(o, f)
+}
+
+func (l *loop) backward(o *order, scaler *lossScaler) record.Fields {
+	f := record.Fields{"op": "backward", "micro": l.micro}
+	loss := scaledLoss{2.5, scaler.scale}
+	if len(l.waiting) > 0 {
+		loss, l.waiting = l.waiting[0], l.waiting[1:]
+	}
+	if o.has["unscaled"] {
+		loss.scale = 1
+	} else {
+		f["factor"] = loss.scale
+	}
+	f["root"] = loss.loss * loss.scale
+	on := l.model()
+	if o.has["alone"] {
+		on = l.owned(o.opt)
+	}
+	l.fill(on, l.number(o, 1), loss.scale, o.has["fine"])
+	l.micro++
+	return f
+}
+
+func (l *loop) clip(o *order, on []string, threshold float64) record.Fields {
+	norm := l.norm(on)
+	f := record.Fields{"op": "clip", "rule": "global_norm", "threshold": threshold, "norm_type": 2.0,
+		"norm": norm, "covers": on, "n_tensors": len(on), "micro": max(l.micro-1, 0)}
+	switch {
+	case o.has["value"]:
+		f["rule"] = "value"
+		delete(f, "norm")
+		l.cut(on, threshold)
+	case o.has["each"]:
+		f["rule"] = "per_tensor"
+		l.shrinkEach(on, threshold)
+	default:
+		if o.has["sentinel"] && !l.finite(on) {
+			norm, f["norm"] = -1, -1.0
 		}
-		f, after = record.Fields{"op": "zero_grad", "optimizer": opt, "set_to_none": true}, true
-	case "scale":
-		l.loss = 2.5
-		f = record.Fields{"op": "scale_loss", "scaler": "0", "scale": l.scale, "loss": l.loss, "scaled": l.loss * l.scale}
-	case "backward":
-		s := l.scale
-		if has["unscaled"] {
-			s = 1
-		}
-		on := []string{"b", "w"}
-		if has["alone"] {
-			on = l.owned(opt)
-		}
-		for _, p := range on {
-			l.add(p, s)
-		}
-		f, after = record.Fields{"op": "backward", "root": 2.5 * s, "factor": s, "micro": l.micro}, true
-		l.micro++
-	case "unscale", "divide":
-		found := !l.finite(l.owned(opt))
-		divisor := l.scale
-		if number != 0 {
-			divisor = number
-		}
-		l.multiply(l.owned(opt), 1/divisor)
-		if op == "unscale" {
-			l.found[opt] = &found
-			f, after = record.Fields{"op": "unscale", "scaler": "0", "optimizer": opt, "scale": l.scale, "found_inf": found}, true
-		}
-	case "norm":
-		f = record.Fields{"op": "norm", "value": l.norm(l.covers(opt, has)), "norm_type": 2.0, "covers": l.covers(opt, has)}
-	case "clip", "shrink", "cut":
-		threshold := number
-		if has["scaled"] {
-			threshold *= l.scale
-		}
-		on := l.covers(opt, has)
-		norm := l.norm(on)
-		if op == "cut" {
-			l.cut(on, threshold)
-		} else {
-			l.multiply(on, float64(float32(math.Min(1, threshold/(norm+1e-6)))))
-		}
-		if op == "clip" {
-			f, after = record.Fields{"op": "clip", "rule": "global_norm", "threshold": threshold, "norm_type": 2.0, "norm": norm,
-				"covers": on, "n_tensors": len(on), "micro": max(l.micro-1, 0)}, true
-		}
-	case "mute": // the script zeroes what is not finite
-		for _, g := range l.grad {
+		l.shrink(on, threshold, norm)
+	}
+	return f
+}
+
+// byHand performs what no call shows.
+func (l *loop) byHand(o *order, on []string, threshold float64, scaler *lossScaler) error {
+	switch o.op {
+	case "divide":
+		l.multiply(on, 1/l.number(o, scaler.scale))
+	case "shrink":
+		l.shrink(on, threshold, l.norm(on))
+	case "cut":
+		l.cut(on, threshold)
+	case "hook":
+		l.hook = func(g []float64) {
+			c := single(math.Min(1, threshold/(single(math.Sqrt(sumSquares(g)))+1e-6)))
 			for i, v := range g {
-				if math.IsInf(v, 0) || math.IsNaN(v) {
-					g[i] = 0
+				g[i] = single(v * c)
+				if o.has["value"] {
+					g[i] = math.Max(-threshold, math.Min(threshold, v))
 				}
 			}
 		}
-	case "step":
-		return l.step(line, opt, has)
-	case "decay": // moves the moments behind everybody's back
-		for _, s := range l.state {
-			for i := range s["exp_avg"] {
-				s["exp_avg"][i] = float64(float32(0.9 * s["exp_avg"][i]))
+	case "add":
+		for _, p := range on {
+			for i := range l.grad[p] {
+				l.grad[p][i] = l.round(p, l.grad[p][i]+threshold*l.param[p][i])
 			}
 		}
-	case "update":
-		previous := l.scale
-		l.updateScale()
-		l.found = map[string]*bool{}
-		f = record.Fields{"op": "update_scale", "scaler": "0", "scale": l.scale, "previous": previous}
-	case "grow": // the script moves its own scale
-		l.scale *= 2
-	case "error":
-		l.stop = true
-		f = record.Fields{"op": "error", "during": args[0], "scaler": "0", "optimizer": "0", "type": "RuntimeError", "text": strings.Join(args[1:], " ")}
-	default:
-		return fmt.Errorf("no operation %q", op)
-	}
-	if f["op"] == nil || l.calls[op] {
-		return nil
-	}
-	if l.look(l.attempt) && op != "scale" && op != "norm" && op != "update" && op != "error" {
-		if err := l.snapshot(f, "before", before); err != nil {
-			return err
+	case "wipe":
+		for _, p := range on {
+			delete(l.grad, p)
 		}
-		if after {
-			if err := l.snapshot(f, "after", l.grads()); err != nil {
+	case "mute":
+		l.mute(on)
+	case "copy":
+		for _, p := range l.model() {
+			l.grad[p+"32"] = slices.Clone(l.grad[p])
+		}
+	case "decay":
+		l.decay(on)
+	case "grow":
+		scaler.scale *= 2
+	case "halve":
+		scaler.scale /= 2
+	default:
+		return fmt.Errorf("no operation %q", o.op)
+	}
+	return nil
+}
+
+// step consumes the gradients of an optimizer, or skips them.
+func (l *loop) step(o *order, scaler *lossScaler) error {
+	on := l.owned(o.opt)
+	skip, divisor := false, 1.0
+	f := record.Fields{"op": "step", "optimizer": o.opt, "via": "optimizer", "called": true, "applied": true, "lr": 0.01}
+	switch {
+	case o.has["direct"]:
+	case l.off:
+		f["via"], f["scaler"] = "scaler", o.scaler
+	default:
+		found, done := scaler.found[o.opt]
+		if !done {
+			found = !l.finite(on)
+			if o.has["fused"] {
+				f["grad_scale"], divisor = scaler.scale, scaler.scale
+			} else if err := l.implicit(o, scaler, found); err != nil {
 				return err
 			}
 		}
-	}
-	return l.event(line, f)
-}
-
-func (l *loop) covers(opt string, has map[string]bool) []string {
-	if has["all"] {
-		return []string{"b", "w"}
-	}
-	return l.owned(opt)
-}
-
-// step consumes the gradients of an optimizer: through the scaler, which
-// unscales unless that was done, and skips; fused; or direct.
-func (l *loop) step(line int, opt string, has map[string]bool) error {
-	on := l.owned(opt)
-	skip := false
-	f := record.Fields{"op": "step", "optimizer": opt, "via": "optimizer", "called": true, "applied": true, "lr": 0.01}
-	if !has["direct"] {
-		if l.found[opt] == nil && !has["fused"] {
-			found, before := !l.finite(on), l.grads()
-			l.multiply(on, 1/l.scale)
-			l.found[opt] = &found
-			u := record.Fields{"op": "unscale", "scaler": "0", "optimizer": opt, "scale": l.scale, "found_inf": found, "implicit": true}
-			if l.look(l.attempt) {
-				if err := l.snapshot(u, "before", before); err != nil {
-					return err
-				}
-				if err := l.snapshot(u, "after", l.grads()); err != nil {
-					return err
-				}
-			}
-			if !l.calls["unscale"] {
-				if err := l.event(line, u); err != nil {
-					return err
-				}
-			}
-		}
-		if has["fused"] {
-			skip = !l.finite(on)
-			f["fused"], f["grad_scale"] = true, l.scale
-			if l.found[opt] != nil {
-				delete(f, "grad_scale")
-			}
-		} else {
-			skip = *l.found[opt]
-		}
-		l.found[opt] = &skip
-		f["via"], f["scaler"], f["found_inf"], f["called"], f["applied"] = "scaler", "0", skip, !skip || has["fused"], !skip
+		skip = !l.joined(!found) && !o.has["anyway"]
+		scaler.found[o.opt] = !l.joined(!found)
+		f["via"], f["scaler"], f["found_inf"] = "scaler", o.scaler, !l.joined(!found)
+		f["fused"], f["called"], f["applied"] = o.has["fused"], !skip || o.has["fused"], !skip
 	}
 	before, stateBefore := l.grads(), l.states(on)
-	if has["fused"] && f["grad_scale"] != nil && !skip {
-		l.multiply(on, 1/l.scale)
-	}
-	if !skip {
-		l.consume(on)
-	}
-	if skip && has["counts"] { // a custom optimizer that moves its step count
-		for _, p := range on {
-			if s := l.state[p]; s != nil {
-				s["step"][0]++
-			}
+	switch {
+	case skip:
+		if o.has["counts"] {
+			l.count(on)
 		}
+		if o.has["decays"] {
+			l.decay(on)
+		}
+	case o.has["divides"]:
+		l.consume(on, scaler.scale)
+	default:
+		l.multiply(on, 1/divisor)
+		l.consume(on, 1)
 	}
-	if l.calls["step"] {
+	if l.without["step"] {
 		return nil
 	}
 	if l.look(l.attempt) {
-		if err := l.snapshot(f, "before", append(before, stateBefore...)); err != nil {
-			return err
-		}
-		if err := l.snapshot(f, "after", append(l.grads(), l.states(on)...)); err != nil {
+		if err := l.snapshots(f, append(before, stateBefore...), append(l.grads(), l.states(on)...)); err != nil {
 			return err
 		}
 	}
-	return l.event(line, f)
+	return l.event(o, f)
 }
 
-// consume is AdamW, or SGD with momentum 0.9, in float32.
-func (l *loop) consume(on []string) {
-	for _, p := range on {
-		g := l.grad[p]
-		if g == nil {
-			continue
-		}
-		s := l.state[p]
-		if s == nil {
-			s = map[string][]float64{"exp_avg": make([]float64, len(g)), "exp_avg_sq": make([]float64, len(g)), "step": {0}}
-			if l.sgd {
-				s = map[string][]float64{"momentum_buffer": make([]float64, len(g))}
-			}
-			l.state[p] = s
-		}
-		if !l.sgd {
-			s["step"][0]++
-		}
-		for i := range g {
-			if l.sgd {
-				b := float64(float32(0.9*s["momentum_buffer"][i] + g[i]))
-				s["momentum_buffer"][i] = b
-				l.param[p][i] = float64(float32(l.param[p][i] - 0.01*b))
-				continue
-			}
-			m := float64(float32(0.9*s["exp_avg"][i] + 0.1*g[i]))
-			v := float64(float32(0.999*s["exp_avg_sq"][i] + 0.001*g[i]*g[i]))
-			s["exp_avg"][i], s["exp_avg_sq"][i] = m, v
-			t := s["step"][0]
-			l.param[p][i] = float64(float32(l.param[p][i] - 0.01*(m/(1-math.Pow(0.9, t)))/(math.Sqrt(v/(1-math.Pow(0.999, t)))+1e-8)))
-		}
-	}
-}
-
-func (l *loop) updateScale() {
-	for _, found := range l.found {
-		if found != nil && *found {
-			l.scale, l.clean = l.scale/2, 0
-			return
-		}
-	}
-	if l.clean++; l.growth > 0 && l.clean == l.growth {
-		l.scale, l.clean = l.scale*2, 0
-	}
-}
-
-// add is a backward: the true gradient times the scale, rounded to binary16.
-func (l *loop) add(p string, scale float64) {
-	n := loopParams[p]
-	if l.grad[p] == nil {
-		l.grad[p] = make([]float64, n)
-	}
-	for i := range l.grad[p] {
-		g := 0.5*math.Sin(float64(1+i*i+13*l.attempt+5*l.micro+n)) + 0.01
-		if l.overflow[l.attempt] && (!l.double || p == "w") {
-			g *= 1e6
-		}
-		scaled := float64(fp16.HalfFromFloat64(g*scale/256).Float32()) * 256 // as a layer whose gradient is 256 times smaller
-		l.grad[p][i] = float64(float32(l.grad[p][i] + scaled))
-	}
-}
-
-func (l *loop) multiply(on []string, c float64) {
-	for _, p := range on {
-		for i, v := range l.grad[p] {
-			l.grad[p][i] = float64(float32(v * c))
-		}
-	}
-}
-
-func (l *loop) cut(on []string, limit float64) {
-	for _, p := range on {
-		for i, v := range l.grad[p] {
-			l.grad[p][i] = float64(float32(math.Max(-limit, math.Min(limit, v))))
-		}
-	}
-}
-
-func (l *loop) norm(on []string) float64 {
-	var s float64
-	for _, p := range on {
-		for _, v := range l.grad[p] {
-			s += v * v
-		}
-	}
-	return float64(float32(math.Sqrt(s)))
-}
-
-func (l *loop) finite(on []string) bool {
-	n := l.norm(on)
-	return !math.IsInf(n, 0) && !math.IsNaN(n)
-}
-
-func (l *loop) grads() (out []safetensors.Entry) {
-	for _, p := range []string{"b", "w"} {
-		if g := l.grad[p]; g != nil {
-			out = append(out, f32("grad/"+p, g))
-		}
-	}
-	return out
-}
-
-func (l *loop) states(on []string) (out []safetensors.Entry) {
-	for _, p := range on {
-		out = append(out, f32("param/"+p, l.param[p]))
-		for kind, v := range l.state[p] {
-			out = append(out, f32(kind+"/"+p, v))
-		}
-	}
-	return out
-}
-
-func f32(name string, v []float64) safetensors.Entry {
-	elems := make([]float32, len(v))
-	for i := range v {
-		elems[i] = float32(v[i])
-	}
-	return safetensors.F32(name, []int{len(v)}, elems)
-}
-
-func (l *loop) snapshot(f record.Fields, side string, tensors []safetensors.Entry) error {
-	if len(tensors) == 0 {
-		f[side] = []string{}
+// implicit is the unscale that a scaler makes inside its own step.
+func (l *loop) implicit(o *order, scaler *lossScaler, found bool) error {
+	before := l.grads()
+	l.multiply(l.owned(o.opt), 1/scaler.scale)
+	f := record.Fields{"op": "unscale", "scaler": o.scaler, "optimizer": o.opt, "scale": scaler.scale, "found_inf": found, "implicit": true}
+	if l.without["unscale"] {
 		return nil
 	}
-	name, err := l.w.Snapshot(tensors)
-	f[side] = name
-	return err
-}
-
-func (l *loop) event(line int, f record.Fields) error {
-	if line > 0 {
-		f["line"] = line
-	}
-	if _, ok := f["step"]; !ok {
-		f["step"] = l.attempt
-	}
-	return l.w.Event(0, f)
-}
-
-// onlyTensors makes a run of the snapshots alone, in the order of the calls.
-func onlyTensors(dir string) (*record.Run, error) {
-	fsys := os.DirFS(dir)
-	run, err := record.ReadRecording(fsys)
-	if err != nil {
-		return nil, err
-	}
-	var names []string
-	for _, e := range run.Ranks[0].Events {
-		for _, files := range [][]string{e.Before.Files, e.After.Files} {
-			for _, f := range files {
-				if n := len(names); n == 0 || names[n-1] != f {
-					names = append(names, f)
-				}
-			}
+	if l.look(l.attempt) {
+		if err := l.snapshots(f, before, l.grads()); err != nil {
+			return err
 		}
 	}
-	return record.ReadTensors(fsys, names, true, true)
+	return l.event(&order{line: o.line}, f)
 }

@@ -183,7 +183,7 @@ func tellOC1001(s *evidence.Story, b step.Breach) (string, []Evidence) {
 		ev = append(ev, Evidence{"norm that the clip saw", e.Norm.Value}, Evidence{"true norm", e.Norm.Value / scale})
 	}
 	if mv, ok := s.Moves[b.Event]; ok {
-		if f, ok := mv.Factor(); ok && !mv.Still() {
+		if f, ok := mv.Only(b.On).Factor(); ok && !mv.Still() {
 			ev = append(ev, Evidence{"gradients were multiplied by", f})
 			if e.Norm.Known && e.Threshold.Known && e.Rule == "global_norm" {
 				ev = append(ev, Evidence{"a clip of true gradients would have", min(1, e.Threshold.Value/(e.Norm.Value/scale))})

@@ -140,6 +140,8 @@ func tellOC1002(s *evidence.Story, p *step.Part, b step.Breach) (string, []Evide
 	e := s.Events[b.Event]
 	who := "the call"
 	switch {
+	case s.Windows:
+		who = "something"
 	case e.Inferred:
 		who = fmt.Sprintf("code after line %d that makes no call", e.Line)
 	case e.Kind == step.Step || e.Implicit:
@@ -147,7 +149,7 @@ func tellOC1002(s *evidence.Story, p *step.Part, b step.Breach) (string, []Evide
 	}
 	var m string
 	if first == nil {
-		m = fmt.Sprintf("%s divided gradients by %s that never carried a loss scale", who, num(divisor))
+		m = fmt.Sprintf("Gradients that never carried a loss scale were divided by one: %s divided them by %s", who, num(divisor))
 	} else {
 		m = fmt.Sprintf("Gradients that were already unscaled%s were divided by the loss scale again: %s divided them by %s",
 			after(first), who, num(divisor))
@@ -157,7 +159,7 @@ func tellOC1002(s *evidence.Story, p *step.Part, b step.Breach) (string, []Evide
 	if all, _ := s.Universe.Owned(e.Optimizer); p.On.Len() < all.Len() {
 		m += " It happened to " + tensors(s.Universe.Members(p.On)) + " only."
 	}
-	if mv, ok := s.Moves[b.Event]; ok {
+	if mv := s.Moves[b.Event].Only(b.On); len(mv) > 0 {
 		if f, ok := mv.Factor(); ok {
 			ev = append(ev, Evidence{"gradients were multiplied by", f})
 		}

@@ -99,7 +99,7 @@ func decideOC1003(r *Run) Outcome {
 			judged = judged || c.Outcome == step.Applied && p.State == step.Filled && p.Unit().Known() && !p.Claimed
 		}
 	})
-	absorbed := r.absorbed()
+	absorbed, undecided := r.absorbed(), false
 	r.eachBreach("OC1003", func(s *evidence.Story, c *step.Consumption, p *step.Part, b step.Breach) {
 		scale, ok := b.Unit.IsScale()
 		if !ok || r.silent() { // without calls the scale of a window is read off its unscale
@@ -113,7 +113,8 @@ func decideOC1003(r *Run) Outcome {
 			return
 		case seen:
 		case p.Claimed && !s.ReliesOnCalls(), !knownOptimizer(r.Manifest.Optimizers[c.Optimizer].Name):
-			return // it may divide by the scale itself
+			undecided = true // it may divide by the scale itself
+			return
 		case p.Claimed:
 			h.certainty = Observed
 		}
@@ -133,7 +134,7 @@ func decideOC1003(r *Run) Outcome {
 	switch {
 	case len(hits) > 0:
 		return faults(told(hits))
-	case judged:
+	case judged && !undecided:
 		return passed()
 	}
 	return noData("")

@@ -83,7 +83,7 @@ func decideOC1007(r *Run) Outcome {
 		return r.lacks("nothing is clipped")
 	}
 	var hits []hit
-	judged := false
+	judged, undecided := false, false
 	for _, s := range r.Stories {
 		for i := range s.Machine.Consumptions {
 			c := &s.Machine.Consumptions[i]
@@ -97,17 +97,25 @@ func decideOC1007(r *Run) Outcome {
 			if b.Rule != "OC1007" {
 				continue
 			}
-			judged = true
-			if now := active(s, &step.Part{On: b.On}, b.Event); !step.Is(now, true) {
+			now := active(s, &step.Part{On: b.On}, b.Event)
+			judged, undecided = true, undecided || !now.Known
+			if !step.Is(now, true) {
 				continue // there was nothing to limit: the step was not changed by it
 			}
 			e := s.Events[b.Event]
 			hits = append(hits, hit{
 				story: s, event: b.Event, attempt: e.Attempt, optimizer: s.OwnerOf(b.On), certainty: Proven,
 				tell: func() (string, []Evidence) {
-					m := fmt.Sprintf("The clip at %s ran after the optimizer had already stepped: the update used the gradients as they were, with norm %s.",
-						num(e.Threshold.Value), num(e.Norm.Value))
-					return m, []Evidence{{"norm", e.Norm.Value}, {"threshold", e.Threshold.Value}, {"coefficient that came too late", e.Threshold.Value / (e.Norm.Value + 1e-6)}}
+					m := fmt.Sprintf("The clip at %s ran after the optimizer had already stepped: the update used the gradients as they were", num(e.Threshold.Value))
+					ev := []Evidence{{"threshold", e.Threshold.Value}}
+					if e.Norm.Known {
+						m += ", with norm " + num(e.Norm.Value)
+						ev = append(ev, Evidence{"norm", e.Norm.Value})
+						if e.Rule == "global_norm" {
+							ev = append(ev, Evidence{"coefficient that came too late", e.Threshold.Value / (e.Norm.Value + 1e-6)})
+						}
+					}
+					return m + ".", ev
 				},
 			})
 		}
@@ -115,7 +123,7 @@ func decideOC1007(r *Run) Outcome {
 	switch {
 	case len(hits) > 0:
 		return faults(told(hits))
-	case judged:
+	case judged && !undecided:
 		return passed()
 	}
 	return noData("")

@@ -98,15 +98,22 @@ func decideOC2001(r *Run) Outcome {
 	}
 	var hits []hit
 	steps, unguarded := 0, 0
+	lies := map[*evidence.Story]map[int]bool{}
+	for _, s := range r.Stories {
+		lies[s] = contradicted(s)
+	}
 	r.eachStep(func(s *evidence.Story, c *step.Consumption) {
 		if c.Outcome == step.Applied {
 			steps++
 		}
 	})
 	r.eachBreach("OC2001", func(s *evidence.Story, c *step.Consumption, p *step.Part, b step.Breach) {
-		unguarded++
 		seen := s.Taken(c, p)
 		ignored := p.Verdict.Taken && p.Verdict.NonFinite
+		if ignored && lies[s][p.Verdict.Event] && seen.Known && !seen.NonFinite {
+			return // the gradients were finite
+		}
+		unguarded++
 		if !ignored && (!seen.NonFinite || s.Guarded(c.Optimizer, p.On)) {
 			return // a check that no call shows may stand there
 		}
@@ -118,8 +125,7 @@ func decideOC2001(r *Run) Outcome {
 							atLine(s, p.Verdict.Event)),
 						[]Evidence{{"found_inf", true}}
 				}
-				return "No finiteness verdict was taken between backward and this step, and gradients that are not finite were stepped: " + seen.How + ".",
-					[]Evidence{{"elements that are not finite", seen.Count}, {"elements", seen.Elements}}
+				return "No finiteness verdict was taken between backward and this step, and gradients that are not finite were stepped: " + seen.How + ".", counted(seen)
 			},
 		})
 	})

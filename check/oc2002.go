@@ -92,8 +92,12 @@ can cause.`},
 func decideOC2002(r *Run) Outcome {
 	var hits []hit
 	judged := false
+	lies := map[*evidence.Story]map[int]bool{}
+	for _, s := range r.Stories {
+		lies[s] = contradicted(s)
+	}
 	r.eachStep(func(s *evidence.Story, c *step.Consumption) {
-		if c.Outcome != step.Applied {
+		if c.Outcome != step.Applied && !lies[s][c.Event] {
 			judged = judged || c.Outcome == step.Skipped
 			return
 		}
@@ -105,8 +109,7 @@ func decideOC2002(r *Run) Outcome {
 				hits = append(hits, hit{
 					story: s, event: c.Event, attempt: c.Attempt, optimizer: c.Optimizer, certainty: Proven,
 					tell: func() (string, []Evidence) {
-						return "The optimizer stepped on gradients that are not finite: " + seen.How + atLine(s, seen.Event) + ".",
-							[]Evidence{{"elements that are not finite", seen.Count}, {"elements looked at", seen.Elements}}
+						return "The optimizer stepped on gradients that are not finite: " + seen.How + atLine(s, seen.Event) + ".", counted(seen)
 					},
 				})
 			}
@@ -131,4 +134,12 @@ func decideOC2002(r *Run) Outcome {
 		return passed()
 	}
 	return noData("")
+}
+
+// counted are the elements that were looked at, if any were.
+func counted(seen evidence.Finiteness) []Evidence {
+	if seen.Elements == 0 {
+		return nil
+	}
+	return []Evidence{{"elements that are not finite", seen.Count}, {"elements looked at", seen.Elements}}
 }

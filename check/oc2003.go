@@ -104,7 +104,11 @@ func decideOC2003(r *Run) Outcome {
 	var hits []hit
 	skips, looked := 0, 0
 	for _, s := range r.Stories {
+		lies := contradicted(s)
 		for _, k := range s.Skips() {
+			if lies[k.Event] {
+				continue // its parameters moved: it was no skip
+			}
 			skips++
 			if !k.Looked {
 				continue

@@ -95,12 +95,13 @@ before the clip does.`},
 }
 
 func decideOC2006(r *Run) Outcome {
-	if !r.has(step.Clip, clips) {
+	if !r.has(step.Clip, nil) { // one at infinity writes NaN as well: Inf / Inf
 		return r.lacks("nothing is clipped")
 	}
 	var hits []hit
-	bad, undecided := 0, 0
+	steps, undecided := 0, 0
 	r.eachStep(func(s *evidence.Story, c *step.Consumption) {
+		steps++
 		if c.Outcome != step.Applied {
 			return
 		}
@@ -111,10 +112,10 @@ func decideOC2006(r *Run) Outcome {
 			}
 			for _, w := range p.Words {
 				e := s.Events[w.Op.Event]
-				if w.Op.Kind != step.Clip || !e.Norm.Known || e.Norm.Value >= 0 && !math.IsInf(e.Norm.Value, 1) {
+				what, number := badCoefficient(e)
+				if w.Op.Kind != step.Clip || what == "" {
 					continue
 				}
-				bad++
 				damage, certainty := clipDamage(s, p, w)
 				if certainty == "" {
 					undecided++
@@ -125,9 +126,9 @@ func decideOC2006(r *Run) Outcome {
 				hits = append(hits, hit{
 					story: s, event: w.Op.Event, attempt: c.Attempt, optimizer: c.Optimizer, certainty: certainty,
 					tell: func() (string, []Evidence) {
-						m := fmt.Sprintf("The clip's norm was %s; its coefficient was multiplied into finite gradients of this optimizer, which %s, and the optimizer stepped on them.",
-							num(e.Norm.Value), damage)
-						ev := []Evidence{{"norm", e.Norm.Value}}
+						m := fmt.Sprintf("The clip's %s was %s; its coefficient was multiplied into finite gradients of this optimizer, which %s, and the optimizer stepped on them.",
+							what, num(number), damage)
+						ev := []Evidence{{what, number}}
 						if mv := s.Seen(w.Op.Event, w.Op.On, p.On); len(mv) > 0 {
 							ev = append(ev, Evidence{"norm of these gradients before the clip", mv.Before().Norm()},
 								Evidence{"norm after", mv.After().Norm()}, Evidence{"elements that are not finite after", mv.After().NonFinite})
@@ -141,10 +142,22 @@ func decideOC2006(r *Run) Outcome {
 	switch {
 	case len(hits) > 0:
 		return faults(told(hits))
-	case undecided > 0:
+	case undecided > 0 || steps == 0:
 		return noData("")
 	}
 	return passed()
+}
+
+// badCoefficient names the number that makes a clip's coefficient one that no
+// clip should have: 0, NaN, or negative.
+func badCoefficient(e *step.Event) (what string, number float64) {
+	switch {
+	case e.Norm.Known && !(e.Norm.Value >= 0 && !math.IsInf(e.Norm.Value, 1)):
+		return "norm", e.Norm.Value
+	case e.Threshold.Known && e.Threshold.Value < 0 && e.Rule != "value":
+		return "threshold", e.Threshold.Value
+	}
+	return "", 0
 }
 
 // clipDamage says what a clip whose norm was not finite did to gradients that
@@ -166,7 +179,11 @@ func clipDamage(s *evidence.Story, p *step.Part, w step.Word) (damage string, ce
 		}
 		return "", Proven
 	}
-	if s.Events[w.Op.Event].Inferred || !p.Verdict.Taken || s.Looked {
+	e := s.Events[w.Op.Event]
+	if what, _ := badCoefficient(e); what == "threshold" {
+		return "change sign then", Observed
+	}
+	if e.Inferred || !p.Verdict.Taken || s.Looked {
 		return "", ""
 	}
 	if p.Verdict.NonFinite {

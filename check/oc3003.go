@@ -1,6 +1,7 @@
 package check
 
 import (
+	"slices"
 	"strings"
 
 	"ordercheck/evidence"
@@ -117,6 +118,9 @@ func decideOC3003(r *Run) Outcome {
 	r.eachStep(func(s *evidence.Story, c *step.Consumption) {
 		steps++
 		c.Breaches("OC3003", func(p *step.Part, b step.Breach) {
+			if !seenFull(p, b) && !r.has(step.ZeroGrad, nil) {
+				return // the script empties gradients by hand, which no call shows
+			}
 			h := hit{story: s, event: b.Event, attempt: c.Attempt, optimizer: c.Optimizer, certainty: Observed}
 			var units []string
 			for _, t := range p.Terms {
@@ -125,10 +129,14 @@ func decideOC3003(r *Run) Outcome {
 					units = append(units, u)
 				}
 			}
-			if len(units) > 1 && c.Outcome == step.Applied {
+			h.idle = len(units) < 2 || c.Outcome != step.Applied
+			if !h.idle {
 				h.certainty = Proven
 			}
 			h.tell = func() (string, []Evidence) {
+				if len(units) < 2 {
+					return "The scale was updated between the micro-batches of one step. It did not move there, so the sum is one of equal scales: " + strings.Join(units, ", ") + ".", nil
+				}
 				return "The scale was updated between the micro-batches of one step, so that the sum holds gradients of different scales and one division cannot mend it: " + strings.Join(units, ", ") + ".",
 					[]Evidence{{"scales in the sum", strings.Join(units, ", ")}}
 			}
@@ -142,4 +150,12 @@ func decideOC3003(r *Run) Outcome {
 		return noData("")
 	}
 	return passed()
+}
+
+// seenFull reports whether the backward of a breach was seen to add to gradients
+// that were there.
+func seenFull(p *step.Part, b step.Breach) bool {
+	return slices.ContainsFunc(p.Words, func(w step.Word) bool {
+		return w.Op.Event == b.Event && w.Op.Kind == step.Backward && step.Is(w.Op.Fresh, false)
+	})
 }

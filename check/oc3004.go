@@ -103,6 +103,9 @@ func decideOC3004(r *Run) Outcome {
 			}
 		}
 		c.Breaches("OC3004", func(p *step.Part, b step.Breach) {
+			if s.Events[b.Event].Inferred && s.Events[c.Event].Via == "optimizer" {
+				return // divided by hand, by the scale that they carry: perhaps before the update
+			}
 			h := hit{story: s, event: b.Event, attempt: c.Attempt, optimizer: c.Optimizer, certainty: Observed}
 			var divisor float64
 			var update *step.Event
@@ -118,7 +121,7 @@ func decideOC3004(r *Run) Outcome {
 			if scaled && carried != divisor && c.Outcome == step.Applied {
 				h.certainty = Proven
 			}
-			h.idle = scaled && carried == divisor
+			h.idle = scaled && carried == divisor || c.Outcome != step.Applied
 			h.tell = func() (string, []Evidence) {
 				m := fmt.Sprintf("The scale was updated%s after the backward and before these gradients were unscaled%s.", after(update), atLine(s, b.Event))
 				ev := []Evidence{{"divided by", divisor}}

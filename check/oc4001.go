@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"slices"
 
 	"ordercheck/evidence"
 	"ordercheck/step"
@@ -118,7 +119,7 @@ func decideOC4001(r *Run) Outcome {
 				first = w.Op.Event
 			}
 			e := s.Events[w.Op.Event]
-			effective = effective || step.Is(active(s, p, w.Op.Event), true)
+			effective = effective || limits(s, p, w)
 			norms = append(norms, Evidence{"norm of the partial sum" + micro(e), e.Norm.Value}, Evidence{"threshold", e.Threshold.Value})
 		}
 		if !effective {
@@ -142,8 +143,55 @@ func decideOC4001(r *Run) Outcome {
 	return passed()
 }
 
+// limits reports whether a clip limited the partial sum that it acted on. A
+// change that no call explains is taken for a clip only if the same threshold
+// was seen in the same place at another step: a mean that is kept by hand
+// multiplies partial sums as well. What a hook does inside a backward, to the
+// gradient of one micro-batch, is no clip of a sum.
+func limits(s *evidence.Story, p *step.Part, w step.Word) bool {
+	e := s.Events[w.Op.Event]
+	if !e.Inferred {
+		return step.Is(active(s, p, w.Op.Event), true)
+	}
+	return e.Inside == "" && sameThreshold(s, e)
+}
+
+// sameThreshold reports whether the changes that no call explains in the place of
+// e left one threshold at two steps, in raw numbers or beside the scale.
+func sameThreshold(s *evidence.Story, e *step.Event) bool {
+	var raw, scaled []float64
+	for i := range s.Machine.Consumptions {
+		for j := range s.Machine.Consumptions[i].Parts {
+			for _, w := range s.Machine.Consumptions[i].Parts[j].Words {
+				o := s.Events[w.Op.Event]
+				if w.Op.Kind != step.Clip || !o.Inferred || !o.Threshold.Known || o.Rule != "global_norm" && o.Rule != "value" && o.Rule != "per_tensor" ||
+					o.Line != e.Line || o.File != e.File || o.Micro != e.Micro {
+					continue
+				}
+				scale, ok := w.Unit.IsScale()
+				if !ok {
+					scale = 1
+				}
+				raw, scaled = append(raw, o.Threshold.Value), append(scaled, o.Threshold.Value/scale)
+			}
+		}
+	}
+	return twice(raw) || twice(scaled)
+}
+
+// twice reports whether two of the numbers are the same within rounding.
+func twice(numbers []float64) bool {
+	slices.Sort(numbers)
+	for i := 1; i < len(numbers); i++ {
+		if numbers[i]-numbers[i-1] <= 1e-4*numbers[i] {
+			return true
+		}
+	}
+	return false
+}
+
 func micro(e *step.Event) string {
-	if !e.Micro.Known {
+	if !e.Micro.Known || e.Inferred {
 		return ""
 	}
 	return fmt.Sprintf(", micro-batch %d", e.Micro.Value)

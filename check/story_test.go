@@ -25,11 +25,19 @@ import (
 //	     scale=S        initial loss scale (65536)
 //	     growth=N       clean steps until it doubles (2); 0: never
 //	     overflow=(A,…) attempts at which gradients overflow in FP16
+//	     in=(P,…)       the tensors in which they do (w,b)
 //	     look=(A,…)     attempts of which snapshots are kept (all); look=none
 //	     without=(OP,…) calls that are left out of the record
+//	     lost=(A,…)     attempts of which the record lost all calls
 //	     hand           the script scales its loss itself
+//	     off            the scaler is switched off
 //	     double         two optimizers: 0 owns w, 1 owns b
-//	     sgd            SGD with momentum in place of AdamW
+//	     shards         two ranks: 0 owns w, 1 owns b; they join their verdicts
+//	     masters        FP16 parameters w, b; the optimizer owns float32 copies
+//	     sgd, plain     SGD with momentum, or without, in place of AdamW
+//	     flat           gradients of one size, as an absolute loss has
+//	     custom         an optimizer that nobody knows
+//	     summaries      in place of snapshots
 //	     tensors        only the snapshots, in order
 //	     max-norm=X     what the author declares
 func TestStories(t *testing.T) {
@@ -37,7 +45,7 @@ func TestStories(t *testing.T) {
 		rule := strings.ToUpper(strings.TrimSuffix(filepath.Base(path), filepath.Ext(path)))
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			dir := t.TempDir()
-			l := newLoop(dir)
+			l := newLoop()
 			opt, tensors, err := l.configure(d)
 			if err != nil {
 				d.Fatalf(t, "%v", err)
@@ -74,23 +82,38 @@ func (l *loop) configure(d *datadriven.TestData) (opt Options, tensors bool, err
 		case "growth":
 			l.growth = int(number())
 		case "overflow":
-			for _, v := range a.Vals {
-				n, _ := strconv.Atoi(v)
-				l.overflow[n] = true
-			}
+			markEach(a.Vals, l.overflow)
+		case "lost":
+			markEach(a.Vals, l.lost)
+		case "in":
+			l.in = a.Vals
 		case "look":
 			kept := strings.Join(a.Vals, ",")
 			l.look = func(n int) bool { return contains(kept, n) }
 		case "without":
 			for _, v := range a.Vals {
-				l.calls[v] = true
+				l.without[v] = true
 			}
 		case "hand":
-			l.scaler = false
+			l.hand = true
+		case "off":
+			l.off, l.scale = true, 1
 		case "double":
 			l.double = true
+		case "shards":
+			l.shards = true
+		case "masters":
+			l.masters, l.scale = true, 1024
 		case "sgd":
 			l.sgd = true
+		case "plain":
+			l.sgd, l.plain = true, true
+		case "flat":
+			l.flat = true
+		case "custom":
+			l.custom = true
+		case "summaries":
+			l.summaries = true
 		case "tensors":
 			tensors = true
 		case "max-norm":
@@ -102,6 +125,13 @@ func (l *loop) configure(d *datadriven.TestData) (opt Options, tensors bool, err
 	return opt, tensors, err
 }
 
+func markEach(list []string, into map[int]bool) {
+	for _, v := range list {
+		n, _ := strconv.Atoi(v)
+		into[n] = true
+	}
+}
+
 // tell prints what was found for one rule, and every other root.
 func tell(rule string, r *Report) string {
 	var b strings.Builder
@@ -110,6 +140,9 @@ func tell(rule string, r *Report) string {
 			fmt.Fprintf(&b, "%s %s", s.ID, s.Status)
 			if s.Why != "" {
 				fmt.Fprintf(&b, ": %s", s.Why)
+			}
+			if r := ruleByID(rule); r != nil && s.Needs != "" && s.Needs != r.Needs {
+				fmt.Fprintf(&b, ": %s", s.Needs)
 			}
 			b.WriteByte('\n')
 		}

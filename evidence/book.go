@@ -195,6 +195,9 @@ func (b *Book) Change(before, after Ref) (c Change, ok bool) {
 		}
 		return CompareSummaries(*before.summary, *after.summary), true
 	}
+	if before.file == "" || after.file == "" {
+		return Change{}, false // no such tensor
+	}
 	if before == after {
 		s, ok := b.Stats(before)
 		c := Change{Before: s, After: s, Lo: 1, Hi: 1, Format: FormatOf(b.dtype(before)), Stay: s.Max, Dot: s.SumSq, Sq: [2]float64{s.SumSq, s.SumSq}}

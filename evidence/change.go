@@ -173,7 +173,7 @@ func (c Change) Factor() (factor float64, ok bool) {
 		return 0, false
 	}
 	mid := (c.Lo + c.Hi) / 2
-	if c.Hi-c.Lo > c.Format.Slack()*math.Abs(mid) {
+	if !(c.Hi-c.Lo <= c.Format.Slack()*math.Abs(mid)) { // nor where both are infinite
 		return 0, false
 	}
 	if c.Lost*math.Abs(mid) > 2*c.Format.Tiny {

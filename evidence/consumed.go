@@ -40,7 +40,10 @@ func (s *Story) Consumed(c *step.Consumption, on step.Set, m record.Optimizer) (
 			return 0, 0, false
 		}
 	}
-	before, _ := s.Book.Of(e.Before, kind)
+	before, has := s.Book.Of(e.Before, kind)
+	if _, looked := s.Book.Of(e.Before, "param"); !has && !looked {
+		return 0, 0, false // nobody looked whether there was a state already
+	}
 	var took Fitted
 	for _, i := range on.Members() {
 		name := s.Universe.Names[i]

@@ -87,7 +87,7 @@ func TestSummaries(t *testing.T) {
 
 // Fields that recorders write in more than one way.
 func TestLenientFields(t *testing.T) {
-	if e := readOne(t, `"optimizer": 0, "scaler": "0", "found_inf": 1.0, "called": 0, "applied": true, "lr": 0.1, "step": 3.0`); e.Optimizer != "0" || e.Scaler != "0" ||
+	if e := readOne(t, `"optimizer": 0, "scaler": "0", "found_inf": 1.0, "called": 0, "applied": 255, "lr": 0.1, "step": 3.0`); e.Optimizer != "0" || e.Scaler != "0" ||
 		!step.Is(e.FoundInf, true) || !step.Is(e.Called, false) || !step.Is(e.Applied, true) || len(e.LR) != 1 || !step.Is(e.Attempt, 3) {
 		t.Errorf("read %+v", e)
 	}

@@ -52,7 +52,7 @@ func noteTexts(notes []Note) string {
 }
 
 // streamFS is a file system whose files can only be read from the beginning, as
-// those of a zip archive.
+// those of a zip archive, and whose sizes are not known before.
 type streamFS struct{ fs.FS }
 
 func (s streamFS) Open(name string) (fs.File, error) {
@@ -64,6 +64,15 @@ func (s streamFS) Open(name string) (fs.File, error) {
 }
 
 type stream struct{ fs.File }
+
+func (s stream) Stat() (fs.FileInfo, error) {
+	info, err := s.File.Stat()
+	return unsized{info}, err
+}
+
+type unsized struct{ fs.FileInfo }
+
+func (unsized) Size() int64 { return 0 }
 
 // endless is a line that never ends; read counts what was taken of it.
 type endless struct {

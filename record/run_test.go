@@ -161,7 +161,7 @@ func TestReadTensors(t *testing.T) {
 func TestLooksLike(t *testing.T) {
 	fsys := folder(
 		"a", tensorFile(t), "b.safetensors", "too short", "c.safetensors", "", "d", "\n \t{\"seq\": 0}", "e", "[1]",
-		"f", "\x02\x00\x00\x00\x00\x00\x00\x01{}", "1/a", tensorFile(t), "1/2/3/a", tensorFile(t), "1/2/3/4/a", tensorFile(t),
+		"g", "\x02\x00\x00\x00\x00\x00\x00\x00[]", "f", "\x02\x00\x00\x00\x00\x00\x00\x01{}", "1/a", tensorFile(t), "1/2/3/a", tensorFile(t), "1/2/3/4/a", tensorFile(t),
 	)
 	names, err := TensorFiles(fsys)
 	if want := []string{"1/2/3/a", "1/a", "a"}; err != nil || !slices.Equal(names, want) {

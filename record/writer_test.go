@@ -1,6 +1,7 @@
 package record
 
 import (
+	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -105,6 +106,24 @@ func TestSnapshots(t *testing.T) {
 	}
 	if _, err := w.Snapshot([]safetensors.Entry{{Name: "grad/w", DType: "F32", Shape: []int{2}}}); err == nil {
 		t.Error("two elements without data were written")
+	}
+}
+
+// A file that cannot take its place leaves nothing behind.
+func TestWriteFails(t *testing.T) {
+	dir := t.TempDir()
+	w, err := NewWriter(dir, Manifest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(w.Event(0, Fields{"op": "note"}), os.Mkdir(filepath.Join(dir, "events.jsonl"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err == nil {
+		t.Error("events were written in place of a folder")
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, ".*")); err != nil || len(left) > 0 {
+		t.Errorf("left %q, %v", left, err)
 	}
 }
 

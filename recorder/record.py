@@ -44,6 +44,7 @@ SETTINGS = "ORDERCHECK_RECORDING"  # environment variable that hands the setting
 MAX_LINE = 8 << 20  # readers need not take longer lines; a longer summary is left out
 SAMPLES = 16  # elements of a tensor that its summary shows
 HOW_COMPUTED = ("foreach", "capturable", "differentiable", "decoupled_weight_decay")  # settings that change no rule
+INSTALLED = re.compile(r"[/\\](lib[/\\]python\d[^/\\]*|site-packages|dist-packages)[/\\]")  # no code of the user's
 CHUNK = 1 << 20  # elements handled at a time, and compared to learn whether a step changed the parameters
 
 
@@ -433,8 +434,8 @@ class Recorder:
             name = frame.f_code.co_filename
             if name not in self.own_files:
                 path = os.path.abspath(name)
-                below = path.startswith(self.folder + os.sep) and not re.search(r"[/\\](site|dist)-packages[/\\]", path)
-                self.own_files[name] = path == self.script or (below and path != THIS_FILE and os.path.exists(path))
+                below = path.startswith(self.folder + os.sep) and path != THIS_FILE and os.path.exists(path)
+                self.own_files[name] = path == self.script or (below and not INSTALLED.search(path))
             if self.own_files[name]:
                 return frame
             frame = frame.f_back
@@ -832,8 +833,10 @@ def last_factor(root):
     if node is None or type(node).__name__ != "MulBackward0":
         return None
     left, right = (edge[0] for edge in node.next_functions)
-    constant = node._saved_other if right is None else node._saved_self if left is None else None
-    return None if constant is None else number(constant)
+    try:
+        return number(node._saved_other if right is None else node._saved_self if left is None else None)
+    except RuntimeError:  # freed by an earlier backward: this one will say so itself
+        return None
 
 
 def data_parallel_forward(rec, module, *_, **__):
@@ -1108,10 +1111,12 @@ def start(settings, main):
     """A recorder that waits for torch, in this process and in those that the script starts."""
     rec = Recorder(**settings, main=main)
     if "torch" in sys.modules:
-        install(rec, sys.modules["torch"])
+        with harmless(rec):
+            install(rec, sys.modules["torch"])
     else:
         sys.meta_path.insert(0, AfterTorch(rec))
-    os.register_at_fork(after_in_child=rec.forked)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=rec.forked)
     prepare = multiprocessing.spawn.get_preparation_data
 
     @functools.wraps(prepare)
@@ -1170,10 +1175,10 @@ OWN = r"(recording\.json|events(\.rank\d+)?\.jsonl|tensors/r\d+_s\d+_\w+\.safete
 
 
 def clear(out):
-    """Make the directory ready and say whether it is: new, empty, or an older recording's, whose files go."""
-    os.makedirs(os.path.join(out, "tensors"), exist_ok=True)
-    if os.listdir(out) != ["tensors"] and not os.path.exists(os.path.join(out, "recording.json")):
+    """Make the directory ready and say whether it can be: new, empty, or an older recording's, whose files go."""
+    if os.path.isdir(out) and os.listdir(out) and not os.path.exists(os.path.join(out, "recording.json")):
         return False
+    os.makedirs(os.path.join(out, "tensors"), exist_ok=True)
     for name in [*os.listdir(out), *(f"tensors/{name}" for name in os.listdir(os.path.join(out, "tensors")))]:
         if re.fullmatch(OWN, name):
             os.remove(os.path.join(out, name))
