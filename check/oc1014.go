@@ -110,12 +110,14 @@ func decideOC1014(r *Run) Outcome {
 				continue
 			}
 			e := s.Events[clip]
+			stepped := s.NormOf(s.Events[c.Event].Before, on)
 			hits = append(hits, hit{
 				story: s, event: clip, attempt: c.Attempt, optimizer: c.Optimizer, certainty: Proven,
+				idle: !(stepped.Norm() > e.Threshold.Value),
 				tell: func() (string, []Evidence) {
 					ev := []Evidence{{"threshold", e.Threshold.Value}, {"norm that the clip saw", e.Norm.Value}}
-					if st := s.NormOf(s.Events[c.Event].Before, on); st.N > 0 {
-						ev = append(ev, Evidence{"norm of the gradients that were stepped", st.Norm()})
+					if stepped.N > 0 {
+						ev = append(ev, Evidence{"norm of the gradients that were stepped", stepped.Norm()})
 					}
 					return why, ev
 				},

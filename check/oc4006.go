@@ -97,7 +97,7 @@ func decideOC4006(r *Run) Outcome {
 			continue
 		}
 		hits = append(hits, hit{
-			story: r.Stories[d.Rank], event: d.Event, attempt: d.Attempt, certainty: Proven,
+			story: r.Stories[d.Rank], event: d.Event, attempt: d.Attempt, certainty: Proven, idle: !r.Stories[d.Rank].SteppedAt(d.Attempt),
 			tell: func() (string, []Evidence) {
 				return fmt.Sprintf("This rank's loss was multiplied by %s and that of rank %d by %s: the ranks' gradients are combined in different units.", num(d.Scale), r.Stories[0].Rank, num(d.First)),
 					[]Evidence{{"scale of this rank", d.Scale}, {fmt.Sprintf("scale of rank %d", r.Stories[0].Rank), d.First}}

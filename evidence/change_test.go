@@ -91,6 +91,7 @@ func slowCompare(before, after []float64, f Format) Change {
 	for i := range before {
 		if both(i) {
 			c.Dot += float64(before[i] * after[i])
+			c.DiffSq += float64((after[i] - before[i]) * (after[i] - before[i]))
 			c.Sq[0] += float64(before[i] * before[i])
 			c.Sq[1] += float64(after[i] * after[i])
 		}
@@ -114,6 +115,9 @@ func slowStats(v []float64) Stats {
 	for _, x := range v {
 		if !isFinite(x) {
 			s.NonFinite++
+		}
+		if math.IsNaN(x) {
+			s.NaN++
 		}
 	}
 	for _, x := range v {

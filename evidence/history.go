@@ -100,16 +100,19 @@ func (s *Story) loadedBeforeUse(scaler string, event int) bool {
 	return false
 }
 
-// BlindUpdates are the updates of a scaler before which no verdict was taken
-// since the last one; seeing counts the others.
+// BlindUpdates are the updates of a scaler before which an optimizer stepped and
+// no verdict was taken since the last one; seeing counts those with a verdict.
+// An update without any step is the fault of another rule.
 func (s *Story) BlindUpdates() (blind []int, seeing int) {
 	verdict := map[string]bool{}
+	stepped := false
 	for i, e := range s.Events {
 		if s.Off[e.Scaler] {
 			continue
 		}
 		switch e.Kind {
 		case step.Unscale, step.Step:
+			stepped = stepped || e.Kind == step.Step
 			if e.FoundInf.Known {
 				verdict[e.Scaler] = true
 			}
@@ -122,10 +125,10 @@ func (s *Story) BlindUpdates() (blind []int, seeing int) {
 			switch {
 			case verdict[e.Scaler] || verdict[""]:
 				seeing++
-			case !e.GivenNew:
+			case !e.GivenNew && stepped:
 				blind = append(blind, i)
 			}
-			verdict[e.Scaler], verdict[""] = false, false
+			verdict[e.Scaler], verdict[""], stepped = false, false, false
 		}
 	}
 	return blind, seeing

@@ -51,7 +51,7 @@ func TestMoveFactor(t *testing.T) {
 
 func TestMove(t *testing.T) {
 	m := moved(t, [2]vector{{3, 4}, {3, 4}}, [2]vector{{12, math.Inf(1)}, {6, 0}})
-	if b, a := m.Before(), m.After(); b != (Stats{4, 1, 12, 169}) || a != (Stats{4, 0, 6, 61}) {
+	if b, a := m.Before(), m.After(); b != (Stats{N: 4, NonFinite: 1, Max: 12, SumSq: 169}) || a != (Stats{N: 4, Max: 6, SumSq: 61}) {
 		t.Errorf("before %+v, after %+v", b, a)
 	}
 	first, second := m.Only(step.SetOf(0, 7)), m.Only(step.SetOf(1))

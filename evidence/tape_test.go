@@ -15,7 +15,6 @@ import (
 	"ordercheck/fp16"
 	"ordercheck/record"
 	"ordercheck/record/safetensors"
-	"ordercheck/step"
 )
 
 // tape records a loop in memory: what tests of this package tell.
@@ -119,31 +118,6 @@ func (r *tape) storyOf(run *record.Run, declared Declared) *Story {
 	book := NewBook(run)
 	r.t.Cleanup(book.Close)
 	return Tell(run, run.Ranks[0], book, declared)
-}
-
-// sentences writes out what each step took: the words that made each part,
-// inferred ones in brackets, and the unit that was taken.
-func sentences(s *Story) string {
-	var b strings.Builder
-	for _, c := range s.Machine.Consumptions {
-		fmt.Fprintf(&b, "%d", c.Attempt.Value)
-		if c.Outcome == step.Skipped {
-			b.WriteString(" skipped")
-		}
-		for _, p := range c.Parts {
-			fmt.Fprintf(&b, " | %s:", strings.Join(s.Universe.Members(p.On), " "))
-			for _, w := range p.Words {
-				if name := w.Op.Kind.String(); w.Op.Event < len(s.Events) && s.Events[w.Op.Event].Inferred {
-					fmt.Fprintf(&b, " [%s]", name)
-				} else {
-					b.WriteString(" " + name)
-				}
-			}
-			fmt.Fprintf(&b, " (%s)", p.Unit())
-		}
-		b.WriteString("\n")
-	}
-	return b.String()
 }
 
 // gradient is a float32 gradient that differs from step to step and tensor to

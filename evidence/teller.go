@@ -126,6 +126,9 @@ func (t *teller) call(e *step.Event, before Content, looked bool) {
 		if t.scales.counts(e) {
 			op.On, op.Certain = t.on(e)
 			op.Divisor = t.divisor(e)
+			if f, ok := t.story.Moves[index].Only(op.On).Factor(); ok && f > 0 && !near(f*op.Divisor, 1, 1e-3) && !step.Is(e.FoundInf, true) {
+				op.Divisor = t.scaleNear(op.On, 1/f) // where calls and numbers contradict each other the numbers win
+			}
 			if op.Divisor == 0 {
 				op.Kind, op.Muddles = step.GradOp, true
 			}
@@ -168,6 +171,17 @@ func (t *teller) divisor(e *step.Event) float64 {
 		return e.Scale.Value
 	}
 	return t.scales.current[e.Scaler]
+}
+
+// scaleNear is the scale that gradients carry if they were divided by about that,
+// else the number itself.
+func (t *teller) scaleNear(on step.Set, divisor float64) float64 {
+	for _, p := range t.story.Machine.Parts(on) {
+		if s, ok := p.Unit().IsScale(); ok && near(divisor, s, 1e-3) {
+			return s
+		}
+	}
+	return divisor
 }
 
 func (t *teller) threshold(index int) step.Unit {

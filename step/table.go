@@ -236,17 +236,19 @@ func (p *Part) accumulates(op *Operation) bool {
 // add is the effect of a backward.
 func (p *Part) add(op *Operation) {
 	if !p.accumulates(op) {
-		var stale []Term
-		if Is(op.Fresh, false) { // numbers of an earlier window were seen in the buffer
+		// Numbers of an earlier attempt that were seen in the buffer are in the
+		// sum: stale if a step has met them, else a share of it that took an
+		// attempt of its own.
+		var kept []Term
+		if Is(op.Fresh, false) {
 			for _, t := range p.Terms {
-				if t.Stale = t.Stale || t.Event < op.lastStep; t.Stale {
-					stale = append(stale, t)
-				}
+				t.Stale = t.Stale || t.Event < op.lastStep
+				kept = append(kept, t)
 			}
 		}
 		word := p.Words[len(p.Words)-1] // the backward itself
 		word.Unit = UnknownUnit         // what it found is of another window
-		*p = Part{On: p.On, State: Filled, Terms: stale, Words: []Word{word}}
+		*p = Part{On: p.On, State: Filled, Terms: kept, Words: []Word{word}}
 	}
 	p.Terms = append(p.Terms, Term{
 		Unit: op.Term, Scalers: op.Scalers, Attempt: op.Attempt, Event: op.Event, Certain: op.Certain,
