@@ -246,30 +246,36 @@ func (s *Story) Combined(c *step.Consumption) (never, twice, known bool) {
 	return never, twice, known
 }
 
-// SummedOverRanks are reductions that summed gradients which nothing divided by
-// the number of ranks afterwards, at any attempt; looked is true where the
-// numbers tell.
+// SummedOverRanks are reductions that summed gradients which then were stepped
+// as they were, or only divided by the loss scale; looked is true where the
+// numbers after the reduction and before the step tell.
 func (s *Story) SummedOverRanks() (sums []int, looked bool) {
+	scales := map[step.Maybe[int]]float64{}
+	for _, a := range s.ScaleHistory() {
+		scales[a.Attempt] = a.Scale
+	}
 	for i, e := range s.Events {
 		if e.Kind != step.Reduce || e.What != "gradient" || e.Mode != "sum" {
 			continue
 		}
-		on := s.Universe.set(e.Covers.Value)
-		divided, seen := false, false
+		summed, _ := s.Book.Of(e.After, "grad")
 		for j := i + 1; j < len(s.Events) && s.Events[j].Attempt == e.Attempt; j++ {
-			m := s.Moves[j].Only(on)
-			f, ok := m.Factor()
-			if !ok {
+			if s.Events[j].Kind != step.Step {
 				continue
 			}
-			seen = true
-			divided = divided || near(f*float64(s.Ranks), 1, 1e-3)
-		}
-		if divided {
-			return nil, true
-		}
-		if looked = looked || seen; seen {
-			sums = append(sums, i)
+			taken, _ := s.Book.Of(s.Events[j].Before, "grad")
+			for _, name := range e.Covers.Value {
+				c, ok := s.Book.Change(summed[name], taken[name])
+				f, ok2 := c.Factor()
+				if !ok || !ok2 {
+					continue
+				}
+				looked = true
+				if near(f, 1, 1e-3) || near(f*scales[e.Attempt], 1, 1e-3) {
+					sums = append(sums, i)
+				}
+			}
+			break
 		}
 	}
 	return sums, looked
