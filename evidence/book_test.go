@@ -171,6 +171,32 @@ func TestBookNotesWhatItCannotRead(t *testing.T) {
 	}
 }
 
+// Once something in a file cannot be read nothing in it is used, not even what was.
+func TestBookDropsWhatWasRead(t *testing.T) {
+	tape := newTape(t)
+	first := tape.snapshot(tensors{"grad/w": {1, 2}, "grad/v": {1, 2}})
+	second := tape.snapshot(tensors{"grad/w": {3, 4}, "grad/v": {1}})
+	book := NewBook(tape.run())
+	defer book.Close()
+	before, _ := book.Of(looked(first), "grad")
+	after, _ := book.Of(looked(second), "grad")
+	for _, want := range []bool{true, false} {
+		_, stats := book.Stats(after["w"])
+		_, forth := book.Change(before["w"], after["w"])
+		_, back := book.Change(after["w"], before["w"])
+		_, itself := book.Change(after["w"], after["w"])
+		if stats != want || forth != want || back != want || itself != want {
+			t.Errorf("statistics %v, changes %v, %v, %v, want %v", stats, forth, back, itself, want)
+		}
+		if _, ok := book.Change(before["v"], after["v"]); ok {
+			t.Error("tensors of two shapes were compared")
+		}
+	}
+	if s, ok := book.Stats(before["v"]); !ok || s.N != 2 {
+		t.Errorf("the other file: %+v, %v", s, ok)
+	}
+}
+
 // Whether somebody looked for gradients is another question than whether there were any.
 func TestBookOf(t *testing.T) {
 	tape := newTape(t)

@@ -359,7 +359,7 @@ func TestCut(t *testing.T) {
 		{"a larger one stays", vector{3, 2}, vector{1, 2}, 1, false},
 		{"a smaller one grows", vector{3, 0.5}, vector{1, 1}, 0, false},
 		{"another sign", vector{3, -3}, vector{1, 1}, 0, false},
-		{"zeroed", vector{3, -3}, vector{0, 0}, 0, false},
+		{"zeroed", vector{3, 2}, vector{0, 0}, 0, false},
 		{"poisoned", vector{3, 1}, vector{1, math.NaN()}, 0, false},
 	} {
 		change, err := Compare(c.before, c.after, FormatOf("F32"))
@@ -399,6 +399,18 @@ func TestPropertyFit(t *testing.T) {
 	})
 }
 
+func TestFitOfNothing(t *testing.T) {
+	for _, pair := range [][2]vector{{{0, 0}, {1, 2}}, {{1, 2}, {0, 0}}, {{}, {}}, {{math.NaN()}, {1}}} {
+		c, err := Compare(pair[0], pair[1], FormatOf("F32"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if factor, cosine := c.Fit(); factor != 0 || cosine != 0 {
+			t.Errorf("%v and %v: Fit() = %g, %g", pair[0], pair[1], factor, cosine)
+		}
+	}
+}
+
 // broken fails, or ends, at an element.
 type broken struct {
 	vector
@@ -419,6 +431,9 @@ func TestCompareFails(t *testing.T) {
 	if _, err := Compare(long, long[1:], Format{}); err == nil || err.Error() != "8292 elements before, 8291 after" {
 		t.Errorf("of two lengths: %v", err)
 	}
+	if _, err := Compare(long[1:], long, Format{}); err == nil || err.Error() != "8291 elements before, 8292 after" {
+		t.Errorf("of two lengths: %v", err)
+	}
 	for _, c := range []struct {
 		err, want error
 	}{{disk, disk}, {io.EOF, io.ErrUnexpectedEOF}, {nil, io.ErrUnexpectedEOF}} {
@@ -433,9 +448,20 @@ func TestCompareFails(t *testing.T) {
 		}
 	}
 	// An end that comes with the last element is none.
-	if _, err := Measure(broken{long, len(long), io.EOF}); err != nil {
-		t.Error(err)
+	if got, err := Measure(eager{long}); err != nil || got.N != len(long) {
+		t.Errorf("%d elements, %v", got.N, err)
 	}
+}
+
+// eager tells of the end as soon as it is reached.
+type eager struct{ vector }
+
+func (e eager) ReadAt(dst []float64, off int) (int, error) {
+	n := copy(dst, e.vector[off:])
+	if off+n == len(e.vector) {
+		return n, io.EOF
+	}
+	return n, nil
 }
 
 func TestFormats(t *testing.T) {

@@ -108,6 +108,7 @@ func TestThresholdUnits(t *testing.T) {
 		{name: "untested, declared, and scaled", threshold: func(s float64, _ int) float64 { return s }, still: true, maxNorm: 1, want: "8 8 8"},
 		{name: "untested, and another is declared", threshold: func(s float64, _ int) float64 { return 5 }, still: true, maxNorm: 1, want: "unknown unknown unknown"},
 		{name: "declared, but the test decides", threshold: func(s float64, _ int) float64 { return s }, maxNorm: 8, want: "8 16 32"},
+		{name: "unclear, declared", threshold: func(s float64, i int) float64 { return float64(3 + 5*i) }, maxNorm: 3, want: "unknown unknown unknown"},
 		{name: "infinite", threshold: func(s float64, _ int) float64 { return math.Inf(1) }, want: "unknown unknown unknown"},
 		{name: "true norms", threshold: func(s float64, _ int) float64 { return 1 }, norm: -3, want: "unknown unknown unknown"},
 	} {

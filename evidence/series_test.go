@@ -65,24 +65,28 @@ func TestReconstruct(t *testing.T) {
 	}
 	length := norm(w, b)
 	overflow := tensors{"grad/w": append(times(w[1:], 65536), inf), "grad/b": times(b, 65536)}
-	// states before and after a step that takes grads(1)·f.
+	// States before and after a step that takes grads(1)·f.
+	m := map[string][]float32{"w": gradient(n, 7), "b": gradient(n, 8)}
 	params := tensors{"param/w": gradient(n, 5), "param/b": gradient(n, 6)}
 	taken := func(f, count float64) tensors {
 		after := tensors{"step/w": {float32(count)}, "step/b": {float32(count)}}
 		for _, p := range []string{"w", "b"} {
 			g, v := grads(f)["grad/"+p], params["param/"+p]
-			after["exp_avg/"+p] = times(g, 0.1)
-			moved := make([]float32, n)
+			moment, moved := times(m[p], 0.9), make([]float32, n)
 			for i := range moved {
+				moment[i] += 0.1 * g[i]
 				moved[i] = v[i] - 0.01*g[i]
 			}
-			after["param/"+p] = moved
+			after["exp_avg/"+p], after["param/"+p] = moment, moved
 		}
 		return after
 	}
 	at := func(count float64) tensors {
-		return params.add(tensors{"step/w": {float32(count)}, "step/b": {float32(count)}, "exp_avg/w": make([]float32, n), "exp_avg/b": make([]float32, n)})
+		return params.add(tensors{"step/w": {float32(count)}, "step/b": {float32(count)}, "exp_avg/w": m["w"], "exp_avg/b": m["b"]})
 	}
+	// The first step: there is no moment before.
+	first := taken(1, 1).add(tensors{"exp_avg/w": times(w, 0.1), "exp_avg/b": times(b, 0.1)})
+	spoilt := at(4).add(tensors{"param/w": {inf}, "param/b": {inf, 1}})
 	plain := func(s tensors) tensors {
 		out := tensors{}
 		for name, v := range s {
@@ -113,6 +117,7 @@ func TestReconstruct(t *testing.T) {
 		{"a small scale is not told from that", []tensors{grads(512), grads(1)}, "1 backward b w\n1 grad_op b w\n"},
 		{"the smallest scale that is", []tensors{grads(1024), grads(1)}, "1 backward times 1024 b w\n1 unscale by 1024 b w\n"},
 		{"a clip by one third looks like a mean", []tensors{grads(3), grads(1)}, "1 backward b w\n1 grad_op b w\n"},
+		{"a strong clip is no unscale", []tensors{grads(1), grads(0.0001)}, "1 backward b w\n1 clip global_norm at {0.0001} of {1} b w\n"},
 		{"multiplied by more than 1", []tensors{grads(1), grads(3)}, "1 backward b w\n1 grad_op b w\n"},
 		{"nothing moved", []tensors{grads(65536), grads(65536), grads(1), grads(1)}, "1 backward times 65536 b w\n1 unscale by 65536 b w\n"},
 		{"other gradients", []tensors{grads(65536), other(65536), other(1)}, "1 backward b w\n2 backward times 65536 b w\n2 unscale by 65536 b w\n"},
@@ -127,7 +132,7 @@ func TestReconstruct(t *testing.T) {
 
 		{"stepped", []tensors{grads(65536), at(4).add(grads(1)), taken(1, 5)},
 			"1 backward times 65536 b w\n1 unscale by 65536 b w\n1 step b w\n"},
-		{"stepped, first", []tensors{params, grads(1), taken(1, 1)}, "1 backward b w\n1 step b w\n"},
+		{"stepped, first", []tensors{params, grads(1), first}, "1 backward b w\n1 step b w\n"},
 		{"stepped by plain SGD", []tensors{params, grads(1), plain(taken(1, 1))}, "1 backward b w\n1 step b w\n"},
 		{"stepped with scaled gradients", []tensors{at(0), grads(65536), taken(65536, 1)}, "1 backward b w\n1 step b w\n"},
 		{"stepped twice unseen", []tensors{at(0), grads(1), taken(1, 2)}, "1 backward b w\n"},
@@ -136,6 +141,8 @@ func TestReconstruct(t *testing.T) {
 		{"stepped, then divided: other gradients", []tensors{at(0), grads(65536), taken(65536, 1), grads(1)}, "1 backward b w\n1 step b w\n2 backward b w\n"},
 		{"skipped", []tensors{at(4), overflow, at(4)}, "1 backward b w\n1 step skipped b w\n"},
 		{"skipped, but the count moved", []tensors{at(4), overflow, at(5)}, "1 backward b w\n1 step skipped b w\n"},
+		{"parameters are NaN by then", []tensors{spoilt, overflow, spoilt}, "1 backward b w\n"},
+		{"states of two moments", []tensors{params, {"exp_avg/w": m["w"], "exp_avg/b": m["b"]}, grads(1), taken(1, 1)}, "1 backward b w\n"},
 		{"not stepped yet", []tensors{at(4), grads(1), at(4)}, "1 backward b w\n"},
 		{"no state before", []tensors{grads(1), taken(1, 1)}, "1 backward b w\n"},
 		{"overflow applied", []tensors{at(4), overflow, taken(float64(inf), 5)}, "1 backward b w\n"},
@@ -147,7 +154,7 @@ func TestReconstruct(t *testing.T) {
 				files = append(files, tape.snapshot(f))
 			}
 			want := c.want
-			for _, f := range []float64{0.3, 1, 65536, 19660.8} {
+			for _, f := range []float64{0.0001, 0.3, 1, 19660.8, 65536} {
 				want = strings.ReplaceAll(want, fmt.Sprintf("{%g}", f), fmt.Sprintf("%.4g", f*length))
 			}
 			if got, _ := reconstructed(t, tape, files); got != want {
@@ -165,11 +172,11 @@ func limited(v []float32, limit float32) []float32 {
 	return out
 }
 
-// noisy adds a term that is small beside v.
+// noisy adds a term that leaves most of v.
 func noisy(v []float32) []float32 {
 	out := make([]float32, len(v))
 	for i := range v {
-		out[i] = v[i] + 0.05*float32(math.Sin(float64(i*i)))
+		out[i] = v[i] + 0.8*float32(math.Sin(float64(i*i)))
 	}
 	return out
 }
@@ -201,7 +208,8 @@ func TestReconstructedSides(t *testing.T) {
 	scaled := tape.snapshot(tensors{"grad/w": times(g, 65536)})
 	unscaledFile := tape.snapshot(tensors{"grad/w": g})
 	after := tape.snapshot(tensors{"param/w": moved})
-	_, events := reconstructed(t, tape, []string{before, scaled, unscaledFile, after})
+	other := tape.snapshot(tensors{"grad/w": gradient(9, 3)})
+	_, events := reconstructed(t, tape, []string{other, before, scaled, unscaledFile, after})
 	sides := map[step.Kind]string{}
 	for _, e := range events {
 		if e.Op != record.OpTensors {
