@@ -3,6 +3,7 @@ package check
 import (
 	"math"
 
+	"ordercheck/evidence"
 	"ordercheck/step"
 )
 
@@ -92,11 +93,15 @@ func decideOC2009(r *Run) Outcome {
 	judged := false
 	for _, s := range r.Stories {
 		var found []hit
+		last := lastFiniteLoss(s)
 		for i, e := range s.Events {
 			if e.Kind != step.ScaleLoss || !e.Loss.Known {
 				continue
 			}
 			judged = true
+			if i > last && last >= 0 {
+				continue // no loss is finite any more: the parameters are not, and something made them so
+			}
 			if math.IsNaN(e.Loss.Value) || math.IsInf(e.Loss.Value, 0) {
 				found = append(found, hit{
 					story: s, event: i, attempt: e.Attempt, certainty: Observed,
@@ -112,4 +117,15 @@ func decideOC2009(r *Run) Outcome {
 		}
 	}
 	return decided(hits, judged)
+}
+
+// lastFiniteLoss is the event of the last finite loss, -1 if none was.
+func lastFiniteLoss(s *evidence.Story) int {
+	last := -1
+	for i, e := range s.Events {
+		if e.Kind == step.ScaleLoss && e.Loss.Known && !math.IsNaN(e.Loss.Value) && !math.IsInf(e.Loss.Value, 0) {
+			last = i
+		}
+	}
+	return last
 }

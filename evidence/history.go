@@ -160,12 +160,13 @@ func (s *Story) Unmoved(scaler string) (still []int, fell int) {
 			if !e.Scale.Known {
 				continue
 			}
-			if overflow >= 0 && s.Events[overflow].Attempt != e.Attempt {
-				if e.Scale.Value == at {
-					still = append(still, overflow)
-				} else {
-					fell++
-				}
+			switch {
+			case overflow < 0:
+			case e.Scale.Value != at:
+				fell++
+				overflow = -1
+			case s.Events[overflow].Attempt != e.Attempt: // else a loss that was scaled before the update
+				still = append(still, overflow)
 				overflow = -1
 			}
 			at = e.Scale.Value

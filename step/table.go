@@ -178,7 +178,7 @@ var Table = []Transition{
 			{
 				Rule: "OC2001", Says: "a finiteness verdict was taken on them, and it was finite",
 				broken: func(p *Part, op *Operation) bool {
-					return op.Outcome == Applied && op.Scaled && (!p.Verdict.Taken || p.Verdict.NonFinite)
+					return op.Outcome == Applied && p.State == Filled && op.Scaled && (!p.Verdict.Taken || p.Verdict.NonFinite)
 				},
 			},
 		},
