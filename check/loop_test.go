@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"ordercheck/record"
+	"ordercheck/record/folder"
 )
 
 // loop is a training loop that is run on numbers and recorded: the stories of
@@ -154,7 +155,7 @@ func (l *loop) on(o *order) []string {
 // run records the program into dir.
 func (l *loop) run(dir string, program []string) error {
 	var err error
-	if l.w, err = record.NewWriter(dir, l.manifest()); err != nil {
+	if l.w, err = record.NewWriter(folder.Dir(dir), l.manifest()); err != nil {
 		return err
 	}
 	orders := parse(program)

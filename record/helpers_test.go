@@ -13,7 +13,7 @@ import (
 const manifest = `{"format": "ordercheck-recording", "version": 1}`
 
 // folder makes a file system of names and contents, in turn.
-func folder(files ...string) fstest.MapFS {
+func folderOf(files ...string) fstest.MapFS {
 	fsys := fstest.MapFS{}
 	for i := 0; i < len(files); i += 2 {
 		fsys[files[i]] = &fstest.MapFile{Data: []byte(files[i+1])}
@@ -23,7 +23,7 @@ func folder(files ...string) fstest.MapFS {
 
 // events is a recording of one process with these lines.
 func events(lines ...string) fstest.MapFS {
-	return folder("recording.json", manifest, "events.jsonl", strings.Join(lines, "\n")+"\n")
+	return folderOf("recording.json", manifest, "events.jsonl", strings.Join(lines, "\n")+"\n")
 }
 
 // line is an event with seq and more fields.

@@ -25,7 +25,7 @@ func tensorFile(t testing.TB) string {
 }
 
 func TestRanks(t *testing.T) {
-	run := mustRead(t, folder(
+	run := mustRead(t, folderOf(
 		"recording.json", `{"format": "ordercheck-recording", "version": 1, "world_size": 3}`,
 		"events.rank10.jsonl", line(0, ""),
 		"events.rank2.jsonl", line(0, `"rank": null`)+"\n"+line(1, `"rank": 2`),
@@ -55,7 +55,7 @@ func TestRanks(t *testing.T) {
 func TestReadEvents(t *testing.T) {
 	text := line(3, `"before": "a.safetensors"`) + "\n" + line(4, `"zeal": 1`) + "\n"
 	const alone = "an events file alone: no recording.json says which parameters belong to which optimizer"
-	run, err := ReadEvents(strings.NewReader(text), "calls.jsonl", folder("a.safetensors", tensorFile(t)))
+	run, err := ReadEvents(strings.NewReader(text), "calls.jsonl", folderOf("a.safetensors", tensorFile(t)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func mustOpen(t testing.TB, run *Run, name string) {
 }
 
 func TestOpen(t *testing.T) {
-	run := &Run{fsys: folder("tensors/a.safetensors", tensorFile(t), "b.safetensors", "no tensors, but some text")}
+	run := &Run{fsys: folderOf("tensors/a.safetensors", tensorFile(t), "b.safetensors", "no tensors, but some text")}
 	mustOpen(t, run, "tensors/a.safetensors")
 	for name, want := range map[string]string{
 		"c.safetensors": "open c.safetensors: file does not exist",
@@ -112,7 +112,7 @@ func TestOpen(t *testing.T) {
 
 // Files that cannot be read at a place are read whole.
 func TestOpenWithoutReadAt(t *testing.T) {
-	fsys := streamFS{folder("recording.json", manifest, "events.jsonl", line(0, `"before": "a.safetensors"`), "a.safetensors", tensorFile(t))}
+	fsys := streamFS{folderOf("recording.json", manifest, "events.jsonl", line(0, `"before": "a.safetensors"`), "a.safetensors", tensorFile(t))}
 	if f, err := fsys.Open("a.safetensors"); err != nil {
 		t.Fatal(err)
 	} else if _, can := f.(io.ReaderAt); can {
@@ -129,7 +129,7 @@ func TestOpenWithoutReadAt(t *testing.T) {
 // A tensor file that was asked for by name has to be read; among others it is
 // left out, with a note.
 func TestReadTensors(t *testing.T) {
-	fsys := folder("a.st", tensorFile(t), "b.st", "damaged", "c.st", tensorFile(t))
+	fsys := folderOf("a.st", tensorFile(t), "b.st", "damaged", "c.st", tensorFile(t))
 	names := []string{"c.st", "b.st", "a.st", "d.st"}
 	const damaged = "b.st: safetensors: byte 0: the file has 7 bytes, but the header's length alone takes 8; the file is damaged or was cut short: copy or write it again"
 	if _, err := ReadTensors(fsys, names, true, true); err == nil || err.Error() != damaged {
@@ -159,7 +159,7 @@ func TestReadTensors(t *testing.T) {
 
 // Files are told by what is in them, not by their names.
 func TestLooksLike(t *testing.T) {
-	fsys := folder(
+	fsys := folderOf(
 		"a", tensorFile(t), "b.safetensors", "too short", "c.safetensors", "", "d", "\n \t{\"seq\": 0}", "e", "[1]",
 		"g", "\x02\x00\x00\x00\x00\x00\x00\x00[]", "f", "\x02\x00\x00\x00\x00\x00\x00\x01{}", "1/a", tensorFile(t), "1/2/3/a", tensorFile(t), "1/2/3/4/a", tensorFile(t),
 	)
@@ -172,7 +172,7 @@ func TestLooksLike(t *testing.T) {
 			t.Errorf("LooksLikeEvents(%s) = %v", name, got)
 		}
 	}
-	if IsRecording(fsys) || !IsRecording(folder("recording.json", "")) {
+	if IsRecording(fsys) || !IsRecording(folderOf("recording.json", "")) {
 		t.Error("IsRecording does not look for recording.json")
 	}
 }

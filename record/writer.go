@@ -6,16 +6,21 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
+	"maps"
+	"slices"
 
 	"ordercheck/record/safetensors"
 )
 
-// Writer writes a recording of format version 1 into a folder. Every file
-// appears whole: it is written under a temporary name and then renamed.
+// Folder takes files, each whole: record/folder puts them on disk.
+type Folder interface {
+	Write(name string, data []byte) error
+}
+
+// Writer writes a recording of format version 1.
 type Writer struct {
-	dir    string
+	to     Folder
+	put    map[string]bool       // snapshots that are there
 	events map[int]*bytes.Buffer // by rank
 	seq    map[int]int
 	world  int
@@ -24,18 +29,15 @@ type Writer struct {
 // Fields are those of one event, by the format's names. seq and rank are added.
 type Fields map[string]any
 
-// NewWriter makes the folder and writes recording.json.
-func NewWriter(dir string, m Manifest) (*Writer, error) {
-	if err := os.MkdirAll(filepath.Join(dir, "tensors"), 0o755); err != nil {
-		return nil, err
-	}
+// NewWriter begins a recording with its recording.json.
+func NewWriter(to Folder, m Manifest) (*Writer, error) {
 	m.Format, m.Version = formatName, formatVersion
 	data, err := json.MarshalIndent(m, "", " ")
 	if err != nil {
 		return nil, err
 	}
-	w := &Writer{dir: dir, events: map[int]*bytes.Buffer{}, seq: map[int]int{}, world: max(m.WorldSize, 1)}
-	return w, writeFile(filepath.Join(dir, manifestName), append(data, '\n'))
+	w := &Writer{to: to, put: map[string]bool{}, events: map[int]*bytes.Buffer{}, seq: map[int]int{}, world: max(m.WorldSize, 1)}
+	return w, to.Write(manifestName, append(data, '\n'))
 }
 
 // Event appends one call of a rank.
@@ -79,42 +81,23 @@ func (w *Writer) Snapshot(tensors []safetensors.Entry) (string, error) {
 	}
 	sum := sha256.Sum256(b.Bytes())
 	name := "tensors/" + hex.EncodeToString(sum[:8]) + ".safetensors"
-	path := filepath.Join(w.dir, filepath.FromSlash(name))
-	if _, err := os.Stat(path); err == nil {
+	if w.put[name] {
 		return name, nil
 	}
-	return name, writeFile(path, b.Bytes())
+	w.put[name] = true
+	return name, w.to.Write(name, b.Bytes())
 }
 
 // Close writes the events files.
 func (w *Writer) Close() error {
-	for rank, b := range w.events {
+	for _, rank := range slices.Sorted(maps.Keys(w.events)) {
 		name := "events.jsonl"
 		if w.world > 1 {
 			name = fmt.Sprintf("events.rank%d.jsonl", rank)
 		}
-		if err := writeFile(filepath.Join(w.dir, name), b.Bytes()); err != nil {
+		if err := w.to.Write(name, w.events[rank].Bytes()); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func writeFile(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".tmp-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name()) // no effect once it is renamed
-	_, err = f.Write(data)
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	if err == nil {
-		err = os.Chmod(f.Name(), 0o644)
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	return err
 }

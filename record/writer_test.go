@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"ordercheck/record/folder"
 	"ordercheck/record/safetensors"
 	"ordercheck/step"
 )
@@ -24,7 +25,7 @@ func TestPropertyRoundTrip(t *testing.T) {
 			rt.Fatal(err)
 		}
 		world := rapid.IntRange(1, 3).Draw(rt, "world size")
-		w, err := NewWriter(dir, Manifest{WorldSize: world})
+		w, err := NewWriter(folder.Dir(dir), Manifest{WorldSize: world})
 		if err != nil {
 			rt.Fatal(err)
 		}
@@ -68,7 +69,7 @@ func TestPropertyRoundTrip(t *testing.T) {
 // Equal content is one file, other content another; nothing temporary is left.
 func TestSnapshots(t *testing.T) {
 	dir := t.TempDir()
-	w, err := NewWriter(dir, Manifest{})
+	w, err := NewWriter(folder.Dir(dir), Manifest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +113,7 @@ func TestSnapshots(t *testing.T) {
 // A file that cannot take its place leaves nothing behind.
 func TestWriteFails(t *testing.T) {
 	dir := t.TempDir()
-	w, err := NewWriter(dir, Manifest{})
+	w, err := NewWriter(folder.Dir(dir), Manifest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,7 +131,7 @@ func TestWriteFails(t *testing.T) {
 // An event that cannot be written leaves no gap and no trace.
 func TestEventsThatCannotBeWritten(t *testing.T) {
 	dir := t.TempDir()
-	w, err := NewWriter(dir, Manifest{WorldSize: 1})
+	w, err := NewWriter(folder.Dir(dir), Manifest{WorldSize: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
