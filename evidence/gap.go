@@ -24,6 +24,7 @@ const (
 	shrunk                    // limited by something: a clip made by hand
 	multiplied                // by some other number
 	zeroed
+	rescaled  // multiplied by the scale that they carry
 	copied    // into a float32 master
 	disturbed // a term was added; most of the gradient is still there
 	replaced  // nothing is known any more
@@ -56,8 +57,20 @@ func (t *teller) between(e *step.Event, before Content, looked bool) {
 	case varies:
 		t.muddle(e)
 	case never: // nobody looked at this place
-		t.do(step.Operation{Kind: step.GradOp, Event: len(t.story.Events), Attempt: e.Attempt, On: t.u.All(), Claimed: true})
+		t.claim(e)
 	}
+}
+
+// claim says that only calls speak for the gradients that wait, where that has
+// not just been said.
+func (t *teller) claim(e *step.Event) {
+	var on step.Set
+	for _, p := range t.story.Machine.Parts(t.u.All()) {
+		if n := len(p.Words); n == 0 || !p.Words[n-1].Op.Claimed {
+			on = on.Or(p.On)
+		}
+	}
+	t.do(step.Operation{Kind: step.GradOp, Event: len(t.story.Events), Attempt: e.Attempt, On: on, Claimed: true})
 }
 
 // awaited reports whether gradients wait here for what e does with them.
@@ -86,8 +99,12 @@ func (t *teller) muddle(e *step.Event) {
 // changes says what happened to the gradients from the last call to now. told is
 // false where the numbers cannot say, because too little of them is finite.
 func (t *teller) changes(e *step.Event, now Content) (acts []act, told bool) {
-	acts, told = t.masterCopies(now)
-	for _, p := range t.story.Machine.Parts(t.u.All().Minus(t.u.copies)) {
+	acts, told = t.masterCopies(e, now)
+	var filled step.Set // masters that were filled in this gap
+	for _, a := range acts {
+		filled = filled.Or(a.on)
+	}
+	for _, p := range t.story.Machine.Parts(t.u.All().Minus(filled)) {
 		if p.State != step.Filled {
 			continue
 		}
@@ -233,6 +250,8 @@ func (t *teller) explainFactor(e *step.Event, p *step.Part, on step.Set, scale, 
 		return []act{{kind: multiplied, on: on, factor: f}}, true
 	case carries && isMean(f*scale, slack):
 		return []act{{kind: unscaled, on: on}, {kind: multiplied, on: on, factor: f * scale}}, true
+	case carries && scale >= leastAmbiguous && near(f, scale, slack):
+		return []act{{kind: rescaled, on: on}}, true
 	case carries && f*scale < 1 && !t.unscaledLater(on):
 		return []act{{kind: unscaled, on: on}, {kind: shrunk, on: on, factor: f * scale}}, true
 	case f > 0 && f < 1:
@@ -265,7 +284,7 @@ func (t *teller) explainRest(move Move, on step.Set, scale float64) ([]act, bool
 
 // masterCopies finds float32 masters that were filled from their FP16
 // parameters, as they are or divided by the scale.
-func (t *teller) masterCopies(now Content) (acts []act, told bool) {
+func (t *teller) masterCopies(e *step.Event, now Content) (acts []act, told bool) {
 	type source struct {
 		part   *step.Part
 		factor float64
@@ -281,8 +300,12 @@ func (t *teller) masterCopies(now Content) (acts []act, told bool) {
 			continue
 		}
 		if old, had := t.grads[t.u.Names[to]]; had {
-			if c, ok := t.book.Change(old, master); ok && c.Same() {
+			c, ok := t.book.Change(old, master)
+			if ok && c.Same() {
 				continue
+			}
+			if _, inPlace := c.Factor(); ok && inPlace && t.filledAt(to, e) {
+				continue // it was filled before, and is multiplied now
 			}
 		}
 		c, ok := t.copied(from, now, master)
@@ -327,6 +350,12 @@ func (t *teller) masterCopies(now Content) (acts []act, told bool) {
 		}
 	}
 	return acts, told
+}
+
+// filledAt reports whether a parameter's gradients wait since this attempt.
+func (t *teller) filledAt(i int, e *step.Event) bool {
+	p := t.story.Machine.PartOf(i)
+	return p.State == step.Filled && slices.ContainsFunc(p.Terms, func(term step.Term) bool { return term.Attempt == e.Attempt })
 }
 
 // copied compares a master with its FP16 parameter's gradients: as they were
@@ -376,6 +405,8 @@ func (t *teller) perform(e *step.Event, acts []act, move Move) {
 			op.Kind = step.Clip
 			op.Threshold = t.threshold(len(t.story.Events))
 			t.estimate(&inferred, e, a, move)
+		case rescaled:
+			op.Kind, op.Multiplier = step.GradOp, t.divisorOf(a.on)
 		case zeroed:
 			op.Kind = step.ZeroGrad
 		case copied:

@@ -15,6 +15,7 @@ type Machine struct {
 	scalers   map[string]*scalerState
 	backwards int // of all
 	lastStep  int // event of the last step, -1 before it
+	byEnd     map[uint64]*Part
 }
 
 type scalerState struct {
@@ -25,7 +26,7 @@ type scalerState struct {
 
 // NewMachine returns a machine over a universe of n parameters.
 func NewMachine(n int) *Machine {
-	m := &Machine{scalers: map[string]*scalerState{}, lastStep: -1}
+	m := &Machine{scalers: map[string]*scalerState{}, lastStep: -1, byEnd: map[uint64]*Part{}}
 	if n > 0 {
 		var all Set
 		for i := range n {
@@ -179,15 +180,22 @@ func (m *Machine) scaler(id string) *scalerState {
 // join merges parts that have the same history again, so that their number
 // stays that of the different histories and not of all splits ever made.
 func (m *Machine) join() {
+	if len(m.parts) < 2 {
+		return
+	}
 	kept := m.parts[:0]
+	clear(m.byEnd)
 next:
 	for _, p := range m.parts {
-		for _, q := range kept {
+		key := p.end()
+		for q := m.byEnd[key]; q != nil; q = m.byEnd[key] {
 			if p.alike(q) {
 				q.On = q.On.Or(p.On)
 				continue next
 			}
+			key++
 		}
+		m.byEnd[key] = p
 		kept = append(kept, p)
 	}
 	m.parts = kept

@@ -28,8 +28,9 @@ type Operation struct {
 
 	FoundInf Maybe[bool] // Unscale, Check, Step
 
-	Claimed bool // whether code that makes no call ran before it was never looked at
-	Muddles bool // GradOp: what the buffer holds afterwards is not known
+	Claimed    bool    // whether code that makes no call ran before it was never looked at
+	Multiplier float64 // GradOp: the scale that gradients are multiplied by; 0: none
+	Muddles    bool    // GradOp: what the buffer holds afterwards is not known
 
 	Optimizer string
 	Outcome   Outcome // Step

@@ -129,6 +129,16 @@ func (p *Part) forget(op *Operation) {
 	}
 }
 
+// end is a number made of the last words: parts that are alike have the same.
+func (p *Part) end() uint64 {
+	h := uint64(p.State)
+	for i := max(0, len(p.Words)-8); i < len(p.Words); i++ {
+		op := p.Words[i].Op
+		h = h*0x9E3779B97F4A7C15 + uint64(op.Event)<<8 + uint64(op.Kind)
+	}
+	return h
+}
+
 // alike reports whether two parts have the same history.
 func (p *Part) alike(q *Part) bool {
 	if p.State != q.State || p.Claimed != q.Claimed || p.Dropped != q.Dropped || p.Verdict != q.Verdict ||
@@ -151,18 +161,17 @@ func (p *Part) alike(q *Part) bool {
 
 // split returns the part within s and the part outside; either may be nil.
 func (p *Part) split(s Set) (in, out *Part) {
-	inside, outside := p.On.And(s), p.On.Minus(s)
 	switch {
-	case outside.Empty():
+	case p.On.Within(s):
 		return p, nil
-	case inside.Empty():
+	case !p.On.Meets(s):
 		return nil, p
 	}
 	other := *p
-	other.On = outside
+	other.On = p.On.Minus(s)
 	other.Terms = append([]Term(nil), p.Terms...)
 	other.Words = append([]Word(nil), p.Words...)
-	p.On = inside
+	p.On = p.On.And(s)
 	return p, &other
 }
 

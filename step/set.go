@@ -71,7 +71,27 @@ func (s Set) Or(t Set) Set {
 }
 
 // Within reports whether every member of s is one of t.
-func (s Set) Within(t Set) bool { return s.Minus(t).Empty() }
+func (s Set) Within(t Set) bool {
+	for i, w := range s {
+		if i < len(t) {
+			w &^= t[i]
+		}
+		if w != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// Meets reports whether some member of s is one of t.
+func (s Set) Meets(t Set) bool {
+	for i := range min(len(s), len(t)) {
+		if s[i]&t[i] != 0 {
+			return true
+		}
+	}
+	return false
+}
 
 // Members lists the indices in rising order.
 func (s Set) Members() []int {

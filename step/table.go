@@ -205,6 +205,11 @@ var Table = []Transition{
 		Kind: GradOp,
 		Says: "the buffer is changed by something else",
 		apply: func(p *Part, op *Operation) {
+			for i := range p.Terms {
+				if op.Multiplier != 0 {
+					p.Terms[i].Unit = p.Terms[i].Unit.Times(op.Multiplier, 1)
+				}
+			}
 			if op.Muddles {
 				p.Terms = []Term{{Unit: UnknownUnit, Attempt: op.Attempt, Event: op.Event}}
 			}
