@@ -24,7 +24,7 @@ func (s *Story) AddedTerms() [][]AddedTerm {
 			scale, carries := w.Unit.IsScale()
 			e := s.Events[w.Op.Event]
 			m := s.Moves[w.Op.Event].Only(p.On)
-			if w.Op.Kind != step.GradOp || !carries || seen[w.Op.Event] || len(m) == 0 || w.Op.Muddles {
+			if e.Kind != step.GradOp || !carries || seen[w.Op.Event] || len(m) == 0 || w.Op.Muddles {
 				continue
 			}
 			var diff float64

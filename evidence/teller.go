@@ -194,6 +194,7 @@ func (t *teller) threshold(index int) step.Unit {
 // backward tells which parameters were filled, and with what unit.
 func (t *teller) backward(e *step.Event, op step.Operation, before Content, looked bool, after Content, lookedAfter bool) {
 	op.Term, op.Scalers = t.scales.term(e)
+	op.Site = place(e)
 	op.On, op.Certain = t.u.filledByBackward(), t.u.sole()
 	switch usual, seen := t.fills[e.Line]; {
 	case looked && lookedAfter:

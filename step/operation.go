@@ -12,6 +12,7 @@ type Operation struct {
 
 	Term    Unit        // Backward: unit of the term it adds
 	Scalers []string    // Backward: scalers whose scale is in that unit
+	Site    string      // Backward: the place in the script
 	Fresh   Maybe[bool] // Backward: whether the buffer was seen to be empty before it
 
 	lastStep int // Backward: event of the last step before it; kept by the machine

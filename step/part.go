@@ -38,9 +38,10 @@ type Term struct {
 	Unit    Unit
 	Scalers []string // whose scale the root was multiplied by
 	Attempt Maybe[int]
-	Event   int  // the backward
-	Certain bool // it is known that this backward fills this part
-	Stale   bool // an earlier window's, still in the sum
+	Event   int    // the backward
+	Site    string // its place in the script
+	Certain bool   // it is known that this backward fills this part
+	Stale   bool   // an earlier window's, still in the sum
 }
 
 // Word is one operation of a part's sentence.

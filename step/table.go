@@ -242,12 +242,13 @@ func (p *Part) accumulates(op *Operation) bool {
 func (p *Part) add(op *Operation) {
 	if !p.accumulates(op) {
 		// Numbers of an earlier attempt that were seen in the buffer are in the
-		// sum: stale if a step has met them, else a share of it that took an
+		// sum: stale if their optimizer has stepped since, or if they are of
+		// another loss, whose turn is over; else a share of the sum that took an
 		// attempt of its own.
 		var kept []Term
 		if Is(op.Fresh, false) {
 			for _, t := range p.Terms {
-				t.Stale = t.Stale || t.Event < op.lastStep
+				t.Stale = t.Stale || p.State == Consumed || t.Event < op.lastStep && t.Site != op.Site
 				kept = append(kept, t)
 			}
 		}
@@ -256,7 +257,7 @@ func (p *Part) add(op *Operation) {
 		*p = Part{On: p.On, State: Filled, Terms: kept, Words: []Word{word}}
 	}
 	p.Terms = append(p.Terms, Term{
-		Unit: op.Term, Scalers: op.Scalers, Attempt: op.Attempt, Event: op.Event, Certain: op.Certain,
+		Unit: op.Term, Scalers: op.Scalers, Attempt: op.Attempt, Event: op.Event, Site: op.Site, Certain: op.Certain,
 	})
 }
 
