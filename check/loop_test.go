@@ -19,10 +19,10 @@ import (
 // Calls, which the record shows:
 //
 //	zero [keep|idle]        zero_grad; keep: zeros instead of None; idle: does nothing
-//	scale                   the loss is multiplied by the scale, for the next backward
+//	scale [L]               the loss, L, is multiplied by the scale, for the next backward
 //	backward [W]            of the loss times W; with no scale before it the script multiplies by
 //	                        hand; unscaled: by nothing; fine: it does not overflow
-//	unscale, update [S]     of the scaler; S: to a scale of the script's own
+//	unscale, update [S]     of the scaler; S: to a scale of the script's own; mistaken: the verdict is false
 //	check                   a verdict by the script's own function
 //	norm                    is read
 //	clip T                  by the norm of all; value: by element; each: by each tensor's norm
@@ -30,6 +30,11 @@ import (
 //	                        direct: by the optimizer alone; fused: divides in its kernel;
 //	                        anyway: takes no notice of the verdict; divides: the optimizer divides itself;
 //	                        counts, decays: moves its step count or its moments on a skip
+//	schedule [F]            the learning rate is multiplied by F (0.9)
+//	log norm, clip, loss    the log tells the norm of the gradients as they are, the one that the last
+//	                        clip returned, the last scaled loss divided by the scale
+//	load [S]                the scaler's state, with the scale S
+//	call OP FIELD=VALUE     any other
 //	error DURING TEXT       the framework stops the loop
 //
 // By hand, which only numbers show:
@@ -39,20 +44,21 @@ import (
 //	hook T                  clips inside the next backward, each tensor by norm; value: by element
 //	add C                   C times the parameters is added; scaled: times the scale
 //	wipe                    the gradients become None
-//	mute                    what is not finite becomes zero
+//	mute, nan               what is not finite becomes zero; what is infinite NaN
 //	copy                    gradients of FP16 parameters into those of their masters
-//	decay                   the moments decay
+//	decay, forget           the moments decay; the optimizer's state is lost
 //	grow, halve             the script moves its scale
 //	leave                   the rest of the attempt is left out
 //
 // Words that most of them know: optN, scalerN (else 0); all: both optimizers'
 // parameters; alone: only those of optN; w, b: that tensor; model: the FP16 parameters of masters;
-// scaled: T times the scale. A number may be a list, one for each attempt, the
+// twice: the first tensor is handed twice; scaled: T times the scale. A number may be a list, one for each attempt, the
 // last for those that follow. FIELD=VALUE puts that into the record in place of
 // the truth, null leaves it out.
 //
 // Before an operation: @A,B only at these attempts; finite? or overflow? only if
-// the gradients are, as the script's own eyes see it.
+// the gradients are, as the script's own eyes see it; noinf? if none is infinite;
+// same? or kept? if the scale is what it was when the attempt began, or no less.
 type loop struct {
 	trainer
 	w *record.Writer
@@ -65,8 +71,15 @@ type loop struct {
 	hand      bool            // the script has no scaler
 	off       bool            // the scaler is switched off
 	custom    bool            // an optimizer that nobody knows
+	policy    bool            // the record tells the scaler's policy
+	resumed   bool            // optimizer 1 continues optimizer 0
+	eps       float64         // of the optimizer, as the record tells it
 	summaries bool            // in place of snapshots
 	stop      bool
+
+	began    float64    // the scale at the start of the attempt
+	clipNorm float64    // what the last clip returned
+	lastLoss scaledLoss // the last one that was scaled
 }
 
 // order is one line of a program.
@@ -102,7 +115,7 @@ func parse(program []string) (orders []order) {
 				o.when = word
 			case o.op == "":
 				o.op = word
-			case o.op == "error":
+			case o.op == "error", o.op == "call" && !says:
 				o.text = append(o.text, word)
 			case says:
 				o.says[key] = jsonOr(value)
@@ -146,6 +159,9 @@ func (l *loop) on(o *order) []string {
 	switch {
 	case o.has["all"], o.has["model"]:
 		return l.model()
+	case o.has["twice"]:
+		on := l.owned(o.opt)
+		return append(slices.Clone(on), on[0])
 	case o.has["w"], o.has["b"]:
 		return slices.DeleteFunc(l.model(), func(p string) bool { return !o.has[p] })
 	}
@@ -181,13 +197,13 @@ func (l *loop) run(dir string, program []string) error {
 }
 
 func (l *loop) body(orders []order) error {
-	l.micro = 0
+	l.micro, l.began = 0, l.scalers["0"].scale
 	for i := range orders {
 		o := &orders[i]
 		if o.at != "" && !contains(o.at, l.attempt) {
 			continue
 		}
-		if o.when != "" && l.joined(l.finite(l.watched(o))) != (o.when == "finite?") {
+		if o.when != "" && !l.holds(o) {
 			continue
 		}
 		if o.op == "leave" || l.stop {
@@ -198,6 +214,20 @@ func (l *loop) body(orders []order) error {
 		}
 	}
 	return nil
+}
+
+func (l *loop) holds(o *order) bool {
+	switch scale := l.scalers[o.scaler].scale; o.when {
+	case "noinf?":
+		return !slices.ContainsFunc(l.watched(o), func(p string) bool {
+			return slices.ContainsFunc(l.grad[p], func(v float64) bool { return math.IsInf(v, 0) })
+		})
+	case "same?":
+		return scale == l.began
+	case "kept?":
+		return scale >= l.began
+	}
+	return l.joined(l.finite(l.watched(o))) == (o.when == "finite?")
 }
 
 // watched are the gradients that the script's own check looks at: with masters
@@ -235,14 +265,15 @@ func (l *loop) do(o *order) error {
 		f = record.Fields{"op": "zero_grad", "optimizer": o.opt, "set_to_none": !o.has["keep"]}
 	case "scale":
 		loss := scaledLoss{2.5 + float64(l.losses)/8, scaler.scale}
+		loss.loss = l.number(o, loss.loss)
 		l.losses++
-		l.waiting = append(l.waiting, loss)
+		l.waiting, l.lastLoss = append(l.waiting, loss), loss
 		looks = false
 		f = record.Fields{"op": "scale_loss", "scaler": o.scaler, "scale": loss.scale, "loss": loss.loss, "scaled": loss.loss * loss.scale}
 	case "backward":
 		f = l.backward(o, scaler)
 	case "unscale":
-		scaler.found[o.opt] = !l.finite(on)
+		scaler.found[o.opt] = !l.finite(on) || o.has["mistaken"]
 		l.multiply(on, 1/scaler.scale)
 		f = record.Fields{"op": "unscale", "scaler": o.scaler, "optimizer": o.opt, "scale": scaler.scale, "found_inf": scaler.found[o.opt]}
 		if l.off {
@@ -269,6 +300,21 @@ func (l *loop) do(o *order) error {
 		looks = false
 		f = record.Fields{"op": "update_scale", "scaler": o.scaler, "scale": scaler.scale, "previous": previous,
 			"enabled": !l.off, "given": len(o.numbers) > 0}
+	case "schedule":
+		l.lr *= l.number(o, 0.9)
+		looks = false
+		f = record.Fields{"op": "schedule", "optimizer": o.opt, "lr": l.lr}
+	case "log":
+		looks = false
+		f = l.log(o, l.norm(on), scaler)
+	case "load":
+		previous := scaler.scale
+		scaler.scale = l.number(o, scaler.scale)
+		looks = false
+		f = record.Fields{"op": "load", "what": "scaler", "scaler": o.scaler, "scale": scaler.scale, "previous": previous}
+	case "call":
+		looks = false
+		f = record.Fields{"op": o.text[0]}
 	case "error":
 		l.stop, looks = true, false
 		f = record.Fields{"op": "error", "during": o.text[0], "scaler": "0", "optimizer": "0", "type": "RuntimeError", "text": strings.Join(o.text[1:], " ")}
@@ -302,13 +348,29 @@ func (l *loop) backward(o *order, scaler *lossScaler) record.Fields {
 	if o.has["alone"] {
 		on = l.owned(o.opt)
 	}
-	l.fill(on, l.number(o, 1), loss.scale, o.has["fine"])
+	weight := l.number(o, 1)
+	if math.IsInf(loss.loss, 0) || math.IsNaN(loss.loss) {
+		weight = math.NaN()
+	}
+	l.fill(on, weight, loss.scale, o.has["fine"])
 	l.micro++
 	return f
 }
 
+func (l *loop) log(o *order, norm float64, scaler *lossScaler) record.Fields {
+	key, value := "grad_norm", norm
+	switch {
+	case o.has["clip"]:
+		value = l.clipNorm
+	case o.has["loss"]:
+		key, value = "loss", l.lastLoss.loss*l.lastLoss.scale/scaler.scale
+	}
+	return record.Fields{"op": "log", "key": key, "value": value}
+}
+
 func (l *loop) clip(o *order, on []string, threshold float64) record.Fields {
 	norm := l.norm(on)
+	l.clipNorm = norm
 	f := record.Fields{"op": "clip", "rule": "global_norm", "threshold": threshold, "norm_type": 2.0,
 		"norm": norm, "covers": on, "n_tensors": len(on), "micro": max(l.micro-1, 0)}
 	switch {
@@ -359,12 +421,22 @@ func (l *loop) byHand(o *order, on []string, threshold float64, scaler *lossScal
 		}
 	case "mute":
 		l.mute(on)
+	case "nan":
+		for _, p := range on {
+			for i, v := range l.grad[p] {
+				l.grad[p][i] = v + 0*v
+			}
+		}
 	case "copy":
 		for _, p := range l.model() {
 			l.grad[p+"32"] = slices.Clone(l.grad[p])
 		}
 	case "decay":
 		l.decay(on)
+	case "forget":
+		for _, p := range on {
+			delete(l.state, p)
+		}
 	case "grow":
 		scaler.scale *= 2
 	case "halve":
@@ -379,7 +451,7 @@ func (l *loop) byHand(o *order, on []string, threshold float64, scaler *lossScal
 func (l *loop) step(o *order, scaler *lossScaler) error {
 	on := l.owned(o.opt)
 	skip, divisor := false, 1.0
-	f := record.Fields{"op": "step", "optimizer": o.opt, "via": "optimizer", "called": true, "applied": true, "lr": 0.01}
+	f := record.Fields{"op": "step", "optimizer": o.opt, "via": "optimizer", "called": true, "applied": true, "lr": l.lr}
 	switch {
 	case o.has["direct"]:
 	case l.off:

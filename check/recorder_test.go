@@ -24,6 +24,9 @@ func (l *loop) world() int {
 
 func (l *loop) manifest() record.Manifest {
 	autocast := "float16"
+	if l.bf16 {
+		autocast = "bfloat16"
+	}
 	m := record.Manifest{
 		WorldSize:  l.world(),
 		Source:     record.Source{Framework: "torch", Version: "2.15.0", Script: "train.py"},
@@ -42,17 +45,33 @@ func (l *loop) manifest() record.Manifest {
 	if l.custom {
 		o.Name = "OurOwn"
 	}
+	if l.eps != 0 {
+		eps := record.Number(l.eps)
+		o.Settings.Eps = &eps
+	}
+	if l.policy {
+		m.Scalers = map[string]record.Scaler{"0": {Policy: "torch.GradScaler", InitScale: record.Number(l.scale),
+			GrowthFactor: 2, BackoffFactor: 0.5, GrowthInterval: float64(l.growth)}}
+	}
 	o.Params = l.owned("0")
 	if l.shards {
 		o.Params, o.ParamsByRank = nil, map[string][]string{"0": {"w"}, "1": {"b"}}
 	}
 	m.Optimizers["0"] = o
+	if l.resumed {
+		first := "0"
+		o.Continues = &first
+		m.Optimizers["1"] = o
+	}
 	if l.double {
 		o.Params = l.owned("1")
 		m.Optimizers["1"] = o
 	}
 	for _, p := range []string{"b", "w"} {
 		m.Parameters[p] = record.Parameter{DType: "float32", Shape: []int{tensorSizes[p]}}
+		if l.halves {
+			m.Parameters[p] = record.Parameter{DType: "float16", Shape: []int{tensorSizes[p]}}
+		}
 		if l.masters {
 			master := p + "32"
 			m.Parameters[master] = m.Parameters[p]

@@ -21,6 +21,9 @@ type trainer struct {
 	sgd      bool
 	plain    bool // no momentum
 	flat     bool // gradients of one size, as an absolute loss has
+	halves   bool         // FP16 parameters that are stepped as they are
+	bf16     bool         // computed in BF16
+	lr       float64
 
 	rank, attempt, micro int
 	scalers              map[string]*lossScaler
@@ -44,7 +47,7 @@ var tensorSizes = map[string]int{"w": 48, "b": 16, "w32": 48, "b32": 16}
 
 // begin forgets everything but the arguments.
 func (t *trainer) begin(rank int, scale float64) {
-	t.rank, t.scalers, t.waiting, t.losses = rank, map[string]*lossScaler{}, nil, 0
+	t.rank, t.scalers, t.waiting, t.losses, t.lr = rank, map[string]*lossScaler{}, nil, 0, 0.01
 	t.grad, t.param, t.state = map[string][]float64{}, map[string][]float64{}, map[string]map[string][]float64{}
 	for _, id := range []string{"0", "1"} {
 		t.scalers[id] = &lossScaler{scale: scale, found: map[string]bool{}}
@@ -108,7 +111,9 @@ func (t *trainer) fill(on []string, weight, scale float64, fine bool) {
 			if t.overflow[t.attempt] && !fine && slices.Contains(t.in, p) {
 				v *= 1e9
 			}
-			if t.masters {
+			if t.bf16 {
+				g[i] = bfloat(v * scale)
+			} else if t.masters {
 				g[i] = half(v * scale)
 			} else {
 				g[i] = 256 * half(v*scale/256) // of a layer whose gradients are 256 times smaller
@@ -135,10 +140,16 @@ func (t *trainer) round(p string, v float64) float64 {
 	return single(v)
 }
 
-func (t *trainer) half(p string) bool { return t.masters && len(p) == 1 }
+func (t *trainer) half(p string) bool { return t.halves || t.masters && len(p) == 1 }
 
 func half(v float64) float64   { return float64(fp16.HalfFromFloat64(v).Float32()) }
 func single(v float64) float64 { return float64(float32(v)) }
+
+// bfloat keeps eight bits.
+func bfloat(v float64) float64 {
+	m, e := math.Frexp(v)
+	return math.Ldexp(math.RoundToEven(256*m)/256, e)
+}
 
 func (t *trainer) multiply(on []string, c float64) {
 	for _, p := range on {
@@ -247,7 +258,7 @@ func (t *trainer) consume(on []string, divisor float64) {
 
 func (t *trainer) descend(p string, d []float64) {
 	for i := range d {
-		t.param[p][i] = single(t.param[p][i] - 0.01*d[i])
+		t.param[p][i] = single(t.param[p][i] - t.lr*d[i])
 	}
 }
 

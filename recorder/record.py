@@ -890,7 +890,7 @@ def optimizer_step(rec, optimizer, *args, closure=None, **__):
         fields["grad_scale"] = number(getattr(optimizer, "grad_scale", None))
     elif args or closure is not None:
         rec.opening("step")
-    before, heads = rec.look(state_of=optimizer), first_elements(optimizer)
+    before, heads = rec.look(state_of=optimizer), first_elements(optimizer, bool(args) or closure is not None)
     yield {"during": "step", **who}
     fields.update(applied=moved(*heads), before=before, after=rec.look(state_of=optimizer))
     if within is not None:
@@ -900,11 +900,14 @@ def optimizer_step(rec, optimizer, *args, closure=None, **__):
         rec.event("step", **who, via="optimizer", **fields, lr=rates(optimizer))
 
 
-def first_elements(optimizer):
-    """[(parameter, copy of its first elements)] of what a step would move, and whether that is all."""
+def first_elements(optimizer, closure=False):
+    """[(parameter, copy of its first elements)] of what a step would move, and whether that is all.
+
+    A closure makes the gradients inside the step: then every parameter may move.
+    """
     kept, room = [], CHUNK
     for p in params_of(optimizer):
-        if room > 0 and p.grad is not None and (values := dense(p)) is not None:
+        if room > 0 and (closure or p.grad is not None) and (values := dense(p)) is not None:
             kept.append((p, values.reshape(-1)[:room].clone()))
             room -= values.numel()
     return kept, room > 0
