@@ -126,6 +126,9 @@ func (r *Run) errorHits(rule, says string) (hits []hit) {
 			hits = append(hits, hit{
 				story: s, event: f.event, attempt: e.Attempt, optimizer: f.optimizer, certainty: Observed,
 				tell: func() (string, []Evidence) {
+					if strings.Contains(e.Text, "_scale is None") {
+						says = "No loss was handed to scaler.scale(), so there is no scale to divide by: call scaler.scale(loss).backward()."
+					}
 					return says + " The framework stopped here.", []Evidence{{"error", e.ErrorType + ": " + e.Text}}
 				},
 			})

@@ -46,8 +46,11 @@ func (r *Run) silent() bool { return r.Kind == record.Tensors }
 // lacks is the outcome of a rule that finds nothing to judge: not applicable if
 // the calls show that there is nothing, no data if there are no calls.
 func (r *Run) lacks(why string) Outcome {
-	if r.silent() {
+	switch {
+	case r.silent():
 		return noData("")
+	case why == noScale && r.maybeScaled():
+		return noData("whether the constant that multiplies the loss is a loss scale: gradients before and after it is divided out")
 	}
 	return notApplicable(why)
 }

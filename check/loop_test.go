@@ -3,6 +3,7 @@ package check
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -21,11 +22,13 @@ import (
 //	zero [keep|idle]        zero_grad; keep: zeros instead of None; idle: does nothing
 //	scale [L]               the loss, L, is multiplied by the scale, for the next backward
 //	backward [W]            of the loss times W; with no scale before it the script multiplies by
-//	                        hand; unscaled: by nothing; fine: it does not overflow
+//	                        hand; unscaled: by nothing; fine: it does not overflow; w, b: if it
+//	                        does, there; spread: and became NaN
 //	unscale, update [S]     of the scaler; S: to a scale of the script's own; mistaken: the verdict is false
 //	check                   a verdict by the script's own function
 //	norm                    is read
-//	clip T                  by the norm of all; value: by element; each: by each tensor's norm
+//	clip T                  by the norm of all; joined: of all ranks; value: by element; each: by each tensor's norm;
+//	                        agc: by T times its parameter's norm
 //	step                    through the scaler: unscales unless that was done, and skips;
 //	                        direct: by the optimizer alone; fused: divides in its kernel;
 //	                        anyway: takes no notice of the verdict; divides: the optimizer divides itself;
@@ -34,23 +37,25 @@ import (
 //	log norm, clip, loss    the log tells the norm of the gradients as they are, the one that the last
 //	                        clip returned, the last scaled loss divided by the scale
 //	load [S]                the scaler's state, with the scale S
+//	reduce [sum]            the gradients of the ranks become their mean, or their sum
+//	join                    the verdicts of the ranks are joined
 //	call OP FIELD=VALUE     any other
 //	error DURING TEXT       the framework stops the loop
 //
 // By hand, which only numbers show:
 //
 //	divide [D]              by the scale, or by D
-//	shrink T, cut T         clips by norm and by value
+//	shrink T, cut T         clips by norm (agc: as clip does) and by value
 //	hook T                  clips inside the next backward, each tensor by norm; value: by element
 //	add C                   C times the parameters is added; scaled: times the scale
 //	wipe                    the gradients become None
-//	mute, nan               what is not finite becomes zero; what is infinite NaN
+//	mute                    what is not finite becomes zero
 //	copy                    gradients of FP16 parameters into those of their masters
 //	decay, forget           the moments decay; the optimizer's state is lost
 //	grow, halve             the script moves its scale
 //	leave                   the rest of the attempt is left out
 //
-// Words that most of them know: optN, scalerN (else 0); all: both optimizers'
+// Words that most of them know: optN, scalerN (else 0); rankN: only there; all: both optimizers'
 // parameters; alone: only those of optN; w, b: that tensor; model: the FP16 parameters of masters;
 // twice: the first tensor is handed twice; scaled: T times the scale. A number may be a list, one for each attempt, the
 // last for those that follow. FIELD=VALUE puts that into the record in place of
@@ -73,13 +78,13 @@ type loop struct {
 	custom    bool            // an optimizer that nobody knows
 	policy    bool            // the record tells the scaler's policy
 	resumed   bool            // optimizer 1 continues optimizer 0
+	perUpdate bool            // declared of the schedule
 	eps       float64         // of the optimizer, as the record tells it
 	summaries bool            // in place of snapshots
 	stop      bool
 
-	began    float64    // the scale at the start of the attempt
-	clipNorm float64    // what the last clip returned
-	lastLoss scaledLoss // the last one that was scaled
+	ranks []trainer
+	all   []map[string][]float64 // the gradients of every rank in front of an operation
 }
 
 // order is one line of a program.
@@ -89,6 +94,7 @@ type order struct {
 	op          string
 	numbers     []float64
 	opt, scaler string
+	rank        string // the only one
 	has         map[string]bool
 	says        map[string]any // fields of the record
 	text        []string       // all words
@@ -96,7 +102,7 @@ type order struct {
 
 func newLoop() *loop {
 	return &loop{
-		trainer: trainer{growth: 2, overflow: map[int]bool{}, in: []string{"b", "w"}},
+		trainer: trainer{growth: 2, overflow: map[int]bool{}, where: -1, in: []string{"b", "w"}},
 		steps:   6, scale: 65536,
 		without: map[string]bool{}, lost: map[int]bool{}, look: func(int) bool { return true },
 	}
@@ -121,6 +127,8 @@ func parse(program []string) (orders []order) {
 				o.says[key] = jsonOr(value)
 			case strings.HasPrefix(word, "opt"):
 				o.opt = word[3:]
+			case strings.HasPrefix(word, "rank"):
+				o.rank = word[4:]
 			case strings.HasPrefix(word, "scaler"):
 				o.scaler = word[6:]
 			case first != 0:
@@ -177,17 +185,17 @@ func (l *loop) run(dir string, program []string) error {
 	orders := parse(program)
 	for rank := range l.world() {
 		l.begin(rank, l.scale)
-		l.stop = false
+		l.ranks = append(l.ranks, l.trainer)
 		if !l.hand {
 			f := record.Fields{"op": "scaler_create", "scaler": "0", "scale": l.scale, "enabled": !l.off, "step": nil}
 			if err := l.event(&order{}, f); err != nil {
 				return err
 			}
 		}
-		for l.attempt = 0; l.attempt < l.steps && !l.stop; l.attempt++ {
-			if err := l.body(orders); err != nil {
-				return err
-			}
+	}
+	for attempt := 0; attempt < l.steps && !l.stop; attempt++ {
+		if err := l.body(orders, attempt); err != nil {
+			return err
 		}
 	}
 	if err := l.w.Close(); err != nil || len(l.lost) == 0 {
@@ -196,24 +204,42 @@ func (l *loop) run(dir string, program []string) error {
 	return l.lose(dir)
 }
 
-func (l *loop) body(orders []order) error {
-	l.micro, l.began = 0, l.scalers["0"].scale
+// body runs an attempt, each operation on all ranks.
+func (l *loop) body(orders []order, attempt int) error {
+	for r := range l.ranks {
+		t := &l.ranks[r]
+		t.attempt, t.micro, t.left, t.began = attempt, 0, false, t.scalers["0"].scale
+	}
 	for i := range orders {
-		o := &orders[i]
-		if o.at != "" && !contains(o.at, l.attempt) {
-			continue
+		l.all = nil
+		for _, t := range l.ranks {
+			l.all = append(l.all, maps.Clone(t.grad))
+			for p, g := range t.grad {
+				l.all[t.rank][p] = slices.Clone(g)
+			}
 		}
-		if o.when != "" && !l.holds(o) {
-			continue
-		}
-		if o.op == "leave" || l.stop {
-			return nil
-		}
-		if err := l.do(o); err != nil {
-			return fmt.Errorf("line %d: %w", o.line, err)
+		for r := range l.ranks {
+			l.trainer = l.ranks[r]
+			if err := l.turn(&orders[i]); err != nil {
+				return fmt.Errorf("line %d: %w", orders[i].line, err)
+			}
+			l.ranks[r] = l.trainer
 		}
 	}
 	return nil
+}
+
+func (l *loop) turn(o *order) error {
+	switch {
+	case l.left, o.rank != "" && o.rank != strconv.Itoa(l.rank):
+		return nil
+	case o.at != "" && !contains(o.at, l.attempt), o.when != "" && !l.holds(o):
+		return nil
+	case o.op == "leave":
+		l.left = true
+		return nil
+	}
+	return l.do(o)
 }
 
 func (l *loop) holds(o *order) bool {
@@ -300,6 +326,16 @@ func (l *loop) do(o *order) error {
 		looks = false
 		f = record.Fields{"op": "update_scale", "scaler": o.scaler, "scale": scaler.scale, "previous": previous,
 			"enabled": !l.off, "given": len(o.numbers) > 0}
+	case "reduce":
+		l.reduce(on, o.has["sum"])
+		f = record.Fields{"op": "reduce", "what": "gradient", "kind": []string{"mean", "sum"}[btoi(o.has["sum"])], "covers": on}
+	case "join":
+		looks = false
+		for _, g := range l.all {
+			found := !(&trainer{grad: g}).finite(on)
+			scaler.found[o.opt] = scaler.found[o.opt] || found
+		}
+		f = record.Fields{"op": "reduce", "what": "value", "kind": "max", "value": btoi(scaler.found[o.opt])}
 	case "schedule":
 		l.lr *= l.number(o, 0.9)
 		looks = false
@@ -316,7 +352,7 @@ func (l *loop) do(o *order) error {
 		looks = false
 		f = record.Fields{"op": o.text[0]}
 	case "error":
-		l.stop, looks = true, false
+		l.stop, l.left, looks = true, true, false
 		f = record.Fields{"op": "error", "during": o.text[0], "scaler": "0", "optimizer": "0", "type": "RuntimeError", "text": strings.Join(o.text[1:], " ")}
 	default:
 		return l.byHand(o, on, threshold, scaler)
@@ -352,7 +388,19 @@ func (l *loop) backward(o *order, scaler *lossScaler) record.Fields {
 	if math.IsInf(loss.loss, 0) || math.IsNaN(loss.loss) {
 		weight = math.NaN()
 	}
+	in := l.in
+	if o.has["w"] || o.has["b"] {
+		l.in = l.on(o)
+	}
 	l.fill(on, weight, loss.scale, o.has["fine"])
+	l.in = in
+	for _, p := range on {
+		for i, v := range l.grad[p] {
+			if o.has["spread"] {
+				l.grad[p][i] = v + 0*v
+			}
+		}
+	}
 	l.micro++
 	return f
 }
@@ -368,8 +416,33 @@ func (l *loop) log(o *order, norm float64, scaler *lossScaler) record.Fields {
 	return record.Fields{"op": "log", "key": key, "value": value}
 }
 
+// reduce makes the gradients the mean of those of all ranks, or the sum.
+func (l *loop) reduce(on []string, sum bool) {
+	for _, p := range on {
+		for i := range l.grad[p] {
+			total := 0.0
+			for _, g := range l.all {
+				total += g[p][i]
+			}
+			if !sum {
+				total /= float64(len(l.all))
+			}
+			l.grad[p][i] = l.round(p, total)
+		}
+	}
+}
+
 func (l *loop) clip(o *order, on []string, threshold float64) record.Fields {
 	norm := l.norm(on)
+	if o.has["joined"] {
+		sum := 0.0
+		for r, g := range l.all {
+			for _, p := range l.ranks[r].owned(o.opt) {
+				sum += sumSquares(g[p])
+			}
+		}
+		norm = single(math.Sqrt(sum))
+	}
 	l.clipNorm = norm
 	f := record.Fields{"op": "clip", "rule": "global_norm", "threshold": threshold, "norm_type": 2.0,
 		"norm": norm, "covers": on, "n_tensors": len(on), "micro": max(l.micro-1, 0)}
@@ -380,7 +453,11 @@ func (l *loop) clip(o *order, on []string, threshold float64) record.Fields {
 		l.cut(on, threshold)
 	case o.has["each"]:
 		f["rule"] = "per_tensor"
-		l.shrinkEach(on, threshold)
+		l.shrinkEach(on, func(string) float64 { return threshold })
+	case o.has["agc"]:
+		f["rule"] = "agc"
+		delete(f, "norm")
+		l.shrinkEach(on, l.share(threshold))
 	default:
 		if o.has["sentinel"] && !l.finite(on) {
 			norm, f["norm"] = -1, -1.0
@@ -396,7 +473,11 @@ func (l *loop) byHand(o *order, on []string, threshold float64, scaler *lossScal
 	case "divide":
 		l.multiply(on, 1/l.number(o, scaler.scale))
 	case "shrink":
-		l.shrink(on, threshold, l.norm(on))
+		if o.has["agc"] {
+			l.shrinkEach(on, l.share(threshold))
+		} else {
+			l.shrink(on, threshold, l.norm(on))
+		}
 	case "cut":
 		l.cut(on, threshold)
 	case "hook":
@@ -421,12 +502,6 @@ func (l *loop) byHand(o *order, on []string, threshold float64, scaler *lossScal
 		}
 	case "mute":
 		l.mute(on)
-	case "nan":
-		for _, p := range on {
-			for i, v := range l.grad[p] {
-				l.grad[p][i] = v + 0*v
-			}
-		}
 	case "copy":
 		for _, p := range l.model() {
 			l.grad[p+"32"] = slices.Clone(l.grad[p])

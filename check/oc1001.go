@@ -163,15 +163,16 @@ const leastThreshold = 1e-3
 func tellOC1001(s *evidence.Story, b step.Breach) (string, []Evidence) {
 	e := s.Events[b.Event]
 	scale, _ := b.Unit.IsScale()
-	what := "A clip at " + num(e.Threshold.Value)
-	switch {
-	case e.Inside != "" && e.Inferred:
-		what = "Something inside backward that limits gradients at " + num(e.Threshold.Value)
-	case e.Inferred:
-		what = "Code after line " + num(float64(e.Line)) + " that makes no call limited the gradients at " + num(e.Threshold.Value) + "; it"
-	}
+	limit := num(e.Threshold.Value)
 	if e.Rule == "agc" {
-		what += " of the parameter's norm"
+		limit += " of the parameter's norm"
+	}
+	what := "A clip at " + limit
+	switch {
+	case e.Inside != "":
+		what = "Something inside backward that limits gradients at " + limit
+	case e.Inferred:
+		what = "Code after line " + num(float64(e.Line)) + " that makes no call limited the gradients at " + limit + "; it"
 	}
 	m := fmt.Sprintf("%s ran on gradients that still carry the loss scale %s: for true gradients it means %s.",
 		what, num(scale), num(e.Threshold.Value/scale))
@@ -186,7 +187,7 @@ func tellOC1001(s *evidence.Story, b step.Breach) (string, []Evidence) {
 		if f, ok := mv.Only(b.On).Factor(); ok && !mv.Still() {
 			ev = append(ev, Evidence{"gradients were multiplied by", f})
 			if e.Norm.Known && e.Threshold.Known && e.Rule == "global_norm" {
-				ev = append(ev, Evidence{"a clip of true gradients would have", min(1, e.Threshold.Value/(e.Norm.Value/scale))})
+				ev = append(ev, Evidence{"a clip of true gradients multiplies by", min(1, e.Threshold.Value/(e.Norm.Value/scale))})
 			}
 		}
 	}

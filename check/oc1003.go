@@ -111,12 +111,14 @@ func decideOC1003(r *Run) Outcome {
 		switch {
 		case absorbed[c.Optimizer]:
 			return
-		case seen:
-		case p.Claimed && !s.ReliesOnCalls(), !knownOptimizer(r.Manifest.Optimizers[c.Optimizer].Name):
-			undecided = true // it may divide by the scale itself
+		case p.Claimed && !s.ReliesOnCalls(): // what stands in the buffer may be divided already
+			undecided = true
 			return
 		case p.Claimed:
 			h.certainty = Observed
+		case !seen && !knownOptimizer(r.Manifest.Optimizers[c.Optimizer].Name):
+			undecided = true // it may divide by the scale itself
+			return
 		}
 		h.tell = func() (string, []Evidence) {
 			m := fmt.Sprintf("The optimizer stepped on gradients that are still multiplied by the loss scale %s.", num(scale))

@@ -98,8 +98,8 @@ func decideOC1007(r *Run) Outcome {
 				continue
 			}
 			now := active(s, &step.Part{On: b.On}, b.Event)
-			judged, undecided = true, undecided || !now.Known
-			if !step.Is(now, true) {
+			judged, undecided = true, undecided || !now.Known || s.Windows
+			if !step.Is(now, true) || s.Windows { // what looks like one window may be two
 				continue // there was nothing to limit: the step was not changed by it
 			}
 			e := s.Events[b.Event]

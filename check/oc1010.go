@@ -97,25 +97,46 @@ func decideOC1010(r *Run) Outcome {
 			judged = judged || c.Parts[i].State == step.Filled && s.SawFreshness(&c.Parts[i])
 		}
 	})
-	out := r.breachRule("OC1010", func(s *evidence.Story, c *step.Consumption, p *step.Part, b step.Breach) (string, []Evidence) {
-		var old step.Term
-		for _, t := range p.Terms {
-			if t.Stale {
-				old = t
-			}
-		}
-		from := s.Events[old.Event]
-		m := "Gradients of an earlier backward were still in the buffer when this step's were added to them"
-		if from.Attempt.Known {
-			m += fmt.Sprintf(": they are of step %d%s", from.Attempt.Value, atLine(s, old.Event))
-		}
-		return m + ". They were stepped together.", []Evidence{
-			{"norm that was in the buffer before the backward", s.NormOf(s.Events[p.Terms[len(p.Terms)-1].Event].Before, p.On).Norm()},
-			{"tensors", tensors(s.Universe.Members(p.On))},
-		}
-	})
-	if out.Status == Pass && !judged {
-		return noData("")
+	if r.silent() {
+		return noData(needCalls)
 	}
-	return out
+	var hits []hit
+	r.eachStep(func(s *evidence.Story, c *step.Consumption) {
+		c.Breaches("OC1010", func(p *step.Part, b step.Breach) {
+			hits = append(hits, hit{
+				story: s, event: b.Event, attempt: c.Attempt, optimizer: c.Optimizer, certainty: Proven,
+				tell: func() (string, []Evidence) { return tellOC1010(s, c, p) },
+			})
+		})
+	})
+	return decided(hits, judged)
+}
+
+func tellOC1010(s *evidence.Story, c *step.Consumption, p *step.Part) (string, []Evidence) {
+	var old step.Term
+	first := -1 // this step's first backward
+	for _, t := range p.Terms {
+		switch {
+		case t.Stale:
+			old = t
+		case first < 0:
+			first = t.Event
+		}
+	}
+	buffer := s.NormOf(s.Events[max(first, 0)].Before, p.On)
+	from := s.Events[old.Event]
+	m := "Gradients of an earlier backward were still in the buffer when this step's were added to them"
+	if from.Attempt.Known {
+		m += fmt.Sprintf(": they are of step %d%s", from.Attempt.Value, atLine(s, old.Event))
+	}
+	if c.Outcome == step.Skipped {
+		m += ". The sum was not finite and the step was skipped"
+	} else {
+		m += ". They were stepped together"
+	}
+	return m + ".", []Evidence{
+		{"norm that was in the buffer before the backward", buffer.Norm()},
+		{"elements in it that are not finite", buffer.NonFinite},
+		{"tensors", tensors(s.Universe.Members(p.On))},
+	}
 }

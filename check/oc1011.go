@@ -92,6 +92,9 @@ func decideOC1011(r *Run) Outcome {
 	hits := r.errorHits("OC1011", "The scaler was to unscale gradients that are stored in FP16.")
 	judged := false
 	for _, s := range r.Stories {
+		for _, format := range s.Dtypes {
+			judged = judged || format == "float32"
+		}
 		for i, e := range s.Events {
 			if e.Kind != step.Unscale || e.Inferred {
 				continue

@@ -98,20 +98,25 @@ func decideOC2001(r *Run) Outcome {
 	}
 	var hits []hit
 	steps, unguarded := 0, 0
+	past := 0 // steps past the scaler: its verdict was taken, and nothing shows that somebody reads it
 	lies := map[*evidence.Story]map[int]bool{}
 	for _, s := range r.Stories {
 		lies[s] = contradicted(s)
 	}
 	r.eachStep(func(s *evidence.Story, c *step.Consumption) {
-		if c.Outcome == step.Applied {
-			steps++
+		if c.Outcome != step.Applied {
+			return
+		}
+		steps++
+		if e := s.Events[c.Event]; e.Via == "optimizer" && s.ReliesOnCalls() && !s.HandScale {
+			past++
 		}
 	})
 	r.eachBreach("OC2001", func(s *evidence.Story, c *step.Consumption, p *step.Part, b step.Breach) {
 		seen := s.Taken(c, p)
-		ignored := p.Verdict.Taken && p.Verdict.NonFinite
-		if ignored && lies[s][p.Verdict.Event] && seen.Known && !seen.NonFinite {
-			return // the gradients were finite
+		ignored := p.Verdict.NonFinite && !lies[s][p.Verdict.Event]
+		if p.Verdict.Taken && !ignored && !seen.NonFinite {
+			return // the numbers contradict the verdict: the gradients were finite
 		}
 		unguarded++
 		if !ignored && (!seen.NonFinite || s.Guarded(c.Optimizer, p.On)) {
@@ -132,9 +137,9 @@ func decideOC2001(r *Run) Outcome {
 	switch {
 	case len(hits) > 0:
 		return faults(told(hits))
-	case steps > 0 && unguarded == 0:
+	case steps > 0 && unguarded+past == 0:
 		return passed()
-	case unguarded > 0 && r.guarded():
+	case steps > 0 && r.guarded():
 		return passed()
 	}
 	return noData("")

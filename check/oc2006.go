@@ -168,7 +168,7 @@ func clipDamage(s *evidence.Story, p *step.Part, w step.Word) (damage string, ce
 		before, after := mv.Before(), mv.After()
 		f, _ := mv.Factor()
 		switch {
-		case before.NonFinite > 0 || before.Max == 0 || mv.Still():
+		case before.NonFinite > 0 || before.Max == 0:
 			return "", Proven
 		case after.NonFinite > 0:
 			return "became NaN", Proven
@@ -183,7 +183,7 @@ func clipDamage(s *evidence.Story, p *step.Part, w step.Word) (damage string, ce
 	if what, _ := badCoefficient(e); what == "threshold" {
 		return "change sign then", Observed
 	}
-	if e.Inferred || !p.Verdict.Taken || s.Looked {
+	if !p.Verdict.Taken || s.Looked {
 		return "", ""
 	}
 	if p.Verdict.NonFinite {

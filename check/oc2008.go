@@ -87,8 +87,9 @@ func decideOC2008(r *Run) Outcome {
 	}
 	var hits []hit
 	skips, looked := 0, 0
+	lies := contradicted(r.Stories[0])
 	r.eachStep(func(s *evidence.Story, c *step.Consumption) {
-		if contradicted(s)[c.Event] {
+		if lies[c.Event] {
 			return // its parameters moved: it was no skip
 		}
 		if c.Outcome != step.Skipped || s.Events[c.Event].Via != "scaler" {

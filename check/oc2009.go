@@ -95,6 +95,9 @@ func decideOC2009(r *Run) Outcome {
 		var found []hit
 		last := lastFiniteLoss(s)
 		for i, e := range s.Events {
+			if e.Kind == step.Backward && s.HandScale {
+				judged = judged || e.Root.Known // the product; that it is finite says that the loss was
+			}
 			if e.Kind != step.ScaleLoss || !e.Loss.Known {
 				continue
 			}

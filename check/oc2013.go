@@ -112,7 +112,7 @@ func decideOC2013(r *Run) Outcome {
 					hidden += change.Hidden
 				}
 				judged = judged || len(m) > 0
-				if hidden == 0 || m.After().Zero() || w.Op.Kind == step.ZeroGrad || w.Op.Kind == step.Backward || p.Verdict.Taken && p.Verdict.NonFinite {
+				if hidden == 0 || m.After().Zero() && !s.ReliesOnCalls() || w.Op.Kind == step.ZeroGrad || w.Op.Kind == step.Backward || p.Verdict.Taken && p.Verdict.NonFinite {
 					continue
 				}
 				hits = append(hits, hit{

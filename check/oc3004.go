@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"slices"
 
 	"ordercheck/evidence"
 	"ordercheck/step"
@@ -110,12 +111,17 @@ func decideOC3004(r *Run) Outcome {
 			var divisor float64
 			var update *step.Event
 			for _, w := range p.Words {
-				if w.Op.Kind == step.UpdateScale {
+				switch {
+				case w.Op.Kind == step.Backward:
+					update = nil
+				case w.Op.Kind == step.UpdateScale && w.Op.Event < b.Event && carries(p, w.Op.Scaler):
 					update = s.Events[w.Op.Event]
-				}
-				if w.Op.Kind == step.Unscale && w.Op.Event == b.Event {
+				case w.Op.Kind == step.Unscale && w.Op.Event == b.Event:
 					divisor = w.Op.Divisor
 				}
+			}
+			if update == nil {
+				return // of a scaler whose loss may have filled other gradients
 			}
 			carried, scaled := b.Unit.IsScale()
 			if scaled && carried != divisor && c.Outcome == step.Applied {
@@ -124,6 +130,9 @@ func decideOC3004(r *Run) Outcome {
 			h.idle = scaled && carried == divisor || c.Outcome != step.Applied
 			h.tell = func() (string, []Evidence) {
 				m := fmt.Sprintf("The scale was updated%s after the backward and before these gradients were unscaled%s.", after(update), atLine(s, b.Event))
+				if len(p.Terms) > 1 {
+					m += " With micro-batches update() belongs behind the step of the last one, inside the same if."
+				}
 				ev := []Evidence{{"divided by", divisor}}
 				if scaled {
 					ev = append([]Evidence{{"scale that the gradients carry", carried}}, ev...)
@@ -143,4 +152,19 @@ func decideOC3004(r *Run) Outcome {
 		return noData("")
 	}
 	return passed()
+}
+
+// carries reports whether gradients carry the scale of a scaler for certain: one
+// of its losses is known to have filled them, or all that may have filled them
+// are its own.
+func carries(p *step.Part, scaler string) bool {
+	all := true
+	for _, t := range p.Terms {
+		own := slices.Contains(t.Scalers, scaler)
+		if own && t.Certain {
+			return true
+		}
+		all = all && (own || t.Stale)
+	}
+	return all
 }

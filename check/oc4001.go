@@ -159,19 +159,22 @@ func limits(s *evidence.Story, p *step.Part, w step.Word) bool {
 // sameThreshold reports whether the changes that no call explains in the place of
 // e left one threshold at two steps, in raw numbers or beside the scale.
 func sameThreshold(s *evidence.Story, e *step.Event) bool {
+	type place struct {
+		file  string
+		line  int
+		micro step.Maybe[int]
+	}
 	var raw, scaled []float64
+	seen := map[int]bool{}
 	for i := range s.Machine.Consumptions {
 		for j := range s.Machine.Consumptions[i].Parts {
 			for _, w := range s.Machine.Consumptions[i].Parts[j].Words {
 				o := s.Events[w.Op.Event]
-				if w.Op.Kind != step.Clip || !o.Inferred || !o.Threshold.Known || o.Rule != "global_norm" && o.Rule != "value" && o.Rule != "per_tensor" ||
-					o.Line != e.Line || o.File != e.File || o.Micro != e.Micro {
+				if w.Op.Kind != step.Clip || !o.Threshold.Known || seen[w.Op.Event] || (place{o.File, o.Line, o.Micro}) != (place{e.File, e.Line, e.Micro}) {
 					continue
 				}
-				scale, ok := w.Unit.IsScale()
-				if !ok {
-					scale = 1
-				}
+				seen[w.Op.Event] = true
+				_, scale, _ := w.Unit.Exponent()
 				raw, scaled = append(raw, o.Threshold.Value), append(scaled, o.Threshold.Value/scale)
 			}
 		}

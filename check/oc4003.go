@@ -108,6 +108,9 @@ func decideOC4003(r *Run) Outcome {
 		}
 		now := active(s, p, clip)
 		h := hit{story: s, event: clip, attempt: c.Attempt, optimizer: c.Optimizer, certainty: Proven, idle: !step.Is(now, true)}
+		if h.idle {
+			h.certainty = Observed
+		}
 		e := s.Events[clip]
 		h.tell = func() (string, []Evidence) {
 			return "Each rank clipped its own gradients and then they were combined: the mean of clipped parts is not the clipped mean, and ranks with large gradients lose weight.",

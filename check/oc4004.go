@@ -119,7 +119,7 @@ func decideOC4004(r *Run) Outcome {
 				case !n.Sharded && math.Abs(n.Used/n.True-math.Sqrt(float64(len(r.Stories)))) < 1e-3:
 					why = "counts the same gradients once for every rank"
 				}
-				return fmt.Sprintf("The norm that the clip used, %s, %s: theirs is %s, so that the clip is %s times too strong.", num(n.Used), why, num(n.True), num(n.Used/n.True)),
+				return fmt.Sprintf("The norm that the clip used, %s, %s: theirs is %s, a clip that is active is off by the factor %s.", num(n.Used), why, num(n.True), num(n.Used/n.True)),
 					[]Evidence{{"norm that the clip used", n.Used}, {"norm over the whole cover", n.True}, {"norm of this rank's gradients", n.Local}, {"ratio", n.Used / n.True}}
 			},
 		})

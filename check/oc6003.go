@@ -88,7 +88,7 @@ func decideOC6003(r *Run) Outcome {
 			half = half || d == "float16"
 			known = known || d != ""
 		}
-		half = half || s.OnHalfGrid()
+		half = half || p == nil && s.OnHalfGrid()
 	}
 	if half {
 		return passed()

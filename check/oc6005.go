@@ -79,8 +79,11 @@ does not.`},
 }
 
 func decideOC6005(r *Run) Outcome {
+	if len(r.Stories) < 2 && r.accumulates() {
+		return noData("whether the loss was divided by the number of micro-batches")
+	}
 	if len(r.Stories) < 2 {
-		return r.lacks("one rank")
+		return r.lacks("one rank, and one micro-batch a step")
 	}
 	var hits []hit
 	judged := false
@@ -90,9 +93,9 @@ func decideOC6005(r *Run) Outcome {
 		for _, i := range sums {
 			e := s.Events[i]
 			hits = append(hits, hit{
-				story: s, event: i, attempt: e.Attempt, certainty: Proven,
+				story: s, event: i, attempt: e.Attempt, certainty: Suspected,
 				tell: func() (string, []Evidence) {
-					return fmt.Sprintf("The ranks' gradients were summed and nothing divided the sum by %d: a threshold and a learning rate meant for a mean are off by that factor.", len(r.Stories)),
+					return fmt.Sprintf("The ranks' gradients were summed and nothing divided the sum by %d: unless the loss was divided before, a threshold and a learning rate meant for a mean are off by that factor.", len(r.Stories)),
 						[]Evidence{{"ranks", len(r.Stories)}}
 				},
 			})

@@ -16,7 +16,7 @@ import (
 // How the loops of the stories are recorded.
 
 func (l *loop) world() int {
-	if l.shards {
+	if l.shards || l.apart {
 		return 2
 	}
 	return 1
@@ -48,6 +48,9 @@ func (l *loop) manifest() record.Manifest {
 	if l.eps != 0 {
 		eps := record.Number(l.eps)
 		o.Settings.Eps = &eps
+	}
+	if l.perUpdate {
+		m.Declared.Schedule = "per_update"
 	}
 	if l.policy {
 		m.Scalers = map[string]record.Scaler{"0": {Policy: "torch.GradScaler", InitScale: record.Number(l.scale),

@@ -16,7 +16,8 @@ func findRoots(findings []Finding) {
 				continue
 			}
 			if f.Because == nil || explains(g.Rule, *f.Because) || poisons(g.Rule, *f.Because) { // the deeper cause
-				f.Because = &g.Rule
+				rule := g.Rule // findings are sorted later
+				f.Because = &rule
 			}
 		}
 	}

@@ -33,10 +33,18 @@ import (
 //	     off            the scaler is switched off
 //	     double         two optimizers: 0 owns w, 1 owns b
 //	     shards         two ranks: 0 owns w, 1 owns b; they join their verdicts
+//	     ranks          two ranks with data of their own; each owns w and b
+//	     where=R        the only rank at which gradients overflow
 //	     masters        FP16 parameters w, b; the optimizer owns float32 copies
 //	     sgd, plain     SGD with momentum, or without, in place of AdamW
 //	     flat           gradients of one size, as an absolute loss has
 //	     custom         an optimizer that nobody knows
+//	     halves         FP16 parameters, stepped as they are
+//	     bf16           computed in BF16
+//	     resumed        optimizer 1 takes the place of optimizer 0
+//	     policy         the record tells the scaler's policy: PyTorch's
+//	     eps=X          of the optimizer
+//	     per-update     the author declares a schedule that counts updates
 //	     summaries      in place of snapshots
 //	     tensors        only the snapshots, in order
 //	     max-norm=X     what the author declares
@@ -102,6 +110,10 @@ func (l *loop) configure(d *datadriven.TestData) (opt Options, tensors bool, err
 			l.double = true
 		case "shards":
 			l.shards = true
+		case "ranks":
+			l.apart = true
+		case "where":
+			l.where = int(number())
 		case "masters":
 			l.masters, l.scale = true, 1024
 		case "sgd":
@@ -112,6 +124,18 @@ func (l *loop) configure(d *datadriven.TestData) (opt Options, tensors bool, err
 			l.flat = true
 		case "custom":
 			l.custom = true
+		case "halves":
+			l.halves = true
+		case "bf16":
+			l.bf16 = true
+		case "resumed":
+			l.resumed = true
+		case "policy":
+			l.policy = true
+		case "eps":
+			l.eps = number()
+		case "per-update":
+			l.perUpdate = true
 		case "summaries":
 			l.summaries = true
 		case "tensors":
@@ -157,6 +181,9 @@ func tell(rule string, r *Report) string {
 		fmt.Fprintf(&b, "%s, %s", f.Severity, f.Certainty)
 		if f.Optimizer != nil && *f.Optimizer != "0" {
 			fmt.Fprintf(&b, ", optimizer %s", *f.Optimizer)
+		}
+		if f.Rank != nil && *f.Rank != 0 {
+			fmt.Fprintf(&b, ", rank %d", *f.Rank)
 		}
 		for i, s := range f.Steps {
 			fmt.Fprintf(&b, "%s%d-%d", []string{", ", ", steps "}[btoi(i == 0)], s[0], s[1])

@@ -21,11 +21,18 @@ type trainer struct {
 	sgd      bool
 	plain    bool // no momentum
 	flat     bool // gradients of one size, as an absolute loss has
-	halves   bool         // FP16 parameters that are stepped as they are
-	bf16     bool         // computed in BF16
+	halves   bool // FP16 parameters that are stepped as they are
+	bf16     bool // computed in BF16
 	lr       float64
 
+	apart bool // two ranks with data of their own, each owns both
+	where int  // the rank where gradients overflow; -1: all
+
 	rank, attempt, micro int
+	left                 bool       // the rest of the attempt is left out
+	began                float64    // the scale at its start
+	clipNorm             float64    // what the last clip returned
+	lastLoss             scaledLoss // the last one that was scaled
 	scalers              map[string]*lossScaler
 	waiting              []scaledLoss // for their backward
 	losses               int
@@ -104,11 +111,11 @@ func (t *trainer) fill(on []string, weight, scale float64, fine bool) {
 		n := tensorSizes[p]
 		g := make([]float64, n)
 		for i := range g {
-			v := weight * float64(16+n) / 128 * math.Sin(float64((i+1)*(i+3)*(7*t.attempt+3*t.micro+2)+n))
+			v := weight * float64(16+n) / 128 * math.Sin(float64((i+1)*(i+3)*(7*t.attempt+3*t.micro+t.data()+2)+n))
 			if t.flat {
 				v = weight * math.Copysign(0.3, v)
 			}
-			if t.overflow[t.attempt] && !fine && slices.Contains(t.in, p) {
+			if t.overflow[t.attempt] && !fine && (t.where < 0 || t.where == t.rank) && slices.Contains(t.in, p) {
 				v *= 1e9
 			}
 			if t.bf16 {
@@ -130,6 +137,14 @@ func (t *trainer) fill(on []string, weight, scale float64, fine bool) {
 		}
 	}
 	t.hook = nil
+}
+
+// data is another batch on each rank.
+func (t *trainer) data() int {
+	if t.apart {
+		return 5 * t.rank
+	}
+	return 0
 }
 
 // round keeps a gradient in the format of its tensor.
@@ -165,10 +180,15 @@ func (t *trainer) shrink(on []string, threshold, norm float64) {
 }
 
 // shrinkEach clips every tensor by its own norm.
-func (t *trainer) shrinkEach(on []string, threshold float64) {
+func (t *trainer) shrinkEach(on []string, threshold func(p string) float64) {
 	for _, p := range on {
-		t.shrink([]string{p}, threshold, t.norm([]string{p}))
+		t.shrink([]string{p}, threshold(p), t.norm([]string{p}))
 	}
+}
+
+// share is the threshold of adaptive clipping: in proportion to the parameter's norm.
+func (t *trainer) share(of float64) func(p string) float64 {
+	return func(p string) float64 { return of * math.Sqrt(sumSquares(t.param[p])) }
 }
 
 // cut is a clip by value.

@@ -6,8 +6,8 @@ import "ordercheck/step"
 
 // SteppedAt reports whether an optimizer stepped at an attempt.
 func (s *Story) SteppedAt(attempt step.Maybe[int]) bool {
-	for i := range s.Machine.Consumptions {
-		if c := &s.Machine.Consumptions[i]; c.Attempt == attempt && c.Outcome == step.Applied {
+	for _, c := range s.turns(attempt) {
+		if c.Outcome == step.Applied {
 			return true
 		}
 	}
@@ -42,10 +42,8 @@ func (s *Story) SkippedAttempts() map[int]bool {
 // OverflowedAt reports whether gradients of these parameters were seen not to be
 // finite at an attempt.
 func (s *Story) OverflowedAt(attempt step.Maybe[int], on step.Set) bool {
-	for i, e := range s.Events {
-		if e.Attempt != attempt {
-			continue
-		}
+	for _, i := range s.at(attempt) {
+		e := s.Events[i]
 		if step.Is(e.FoundInf, true) {
 			return true
 		}
@@ -63,8 +61,9 @@ func (s *Story) OverflowedAt(attempt step.Maybe[int], on step.Set) bool {
 // every backward of an attempt; known is false where nobody looked.
 func (s *Story) AllFiniteAt(attempt step.Maybe[int]) (finite, known bool) {
 	finite = true
-	for i, e := range s.Events {
-		if e.Attempt != attempt || e.Kind != step.Backward && e.Kind != step.Unscale && e.Kind != step.Reduce {
+	for _, i := range s.at(attempt) {
+		e := s.Events[i]
+		if e.Kind != step.Backward && e.Kind != step.Unscale && e.Kind != step.Reduce {
 			continue
 		}
 		grads, ok := s.Book.Of(e.After, "grad")

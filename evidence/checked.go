@@ -12,8 +12,9 @@ type bad struct{ inf, nan step.Set }
 // badAt is what an attempt's gradients of some parameters hold that is not
 // finite, after its backwards.
 func (s *Story) badAt(attempt step.Maybe[int], owned step.Set) (b bad, looked bool) {
-	for _, e := range s.Events {
-		if e.Attempt != attempt || e.Kind != step.Backward && e.Kind != step.Step {
+	for _, n := range s.at(attempt) {
+		e := s.Events[n]
+		if e.Kind != step.Backward && e.Kind != step.Step {
 			continue
 		}
 		// A backward leaves masters as they were: the last attempt's.
@@ -82,9 +83,7 @@ func (s *Story) Unchecked(c *step.Consumption) (missed []string, why string) {
 	return nil, ""
 }
 
-// skippedByHand are attempts without a step of an optimizer whose steps the
-// script itself guards.
-func (s *Story) skippedByHand(optimizer string) map[int]bool {
+func (s *Story) findHandSkips(optimizer string) map[int]bool {
 	out := map[int]bool{}
 	for _, e := range s.Events {
 		if e.Kind == step.Backward && e.Attempt.Known {
@@ -110,9 +109,10 @@ func (s *Story) skippedByHand(optimizer string) map[int]bool {
 func (s *Story) uncovered(c *step.Consumption, owned step.Set) step.Set {
 	var covered step.Set
 	checks := 0
-	for i, e := range s.Events {
-		if i > c.Event || e.Attempt != c.Attempt {
-			continue
+	for _, i := range s.at(c.Attempt) {
+		e := s.Events[i]
+		if i > c.Event {
+			break
 		}
 		switch e.Kind {
 		case step.Unscale, step.Step:

@@ -15,9 +15,7 @@ type Contradiction struct {
 	Call, Numbers any
 }
 
-// Contradictions compares what calls claim with what the snapshots hold. Only
-// differences that no rounding explains count.
-func (s *Story) Contradictions() (out []Contradiction) {
+func (s *Story) findContradictions() (out []Contradiction) {
 	for i := range s.Events {
 		e := s.Events[i]
 		if e.Inferred {
@@ -171,18 +169,6 @@ func (s *Story) OwnerOf(on step.Set) string {
 		}
 	}
 	return owner
-}
-
-// ReliesOnCalls reports whether this script lets its scaler unscale or step:
-// then code of its own does not do it behind the calls' back.
-func (s *Story) ReliesOnCalls() bool {
-	for i := range s.Events {
-		e := s.Events[i]
-		if !e.Inferred && (e.Kind == step.Unscale || e.Kind == step.Step && e.Via == "scaler") {
-			return !s.HandScale
-		}
-	}
-	return false
 }
 
 // TermScale is the scale that the root of a term was multiplied by, for messages.

@@ -29,12 +29,13 @@ func (s *Story) MissedBy(c *step.Consumption) (clip int, on step.Set, why string
 		}
 	}
 	sources := s.Universe.sources(owned)
-	for i, e := range s.Events {
-		if e.Kind != step.Clip || e.Inferred || e.Attempt != c.Attempt || i > c.Event || e.Threshold.Known && e.Threshold.Value > 1e300 {
+	for _, i := range s.at(c.Attempt) {
+		e := s.Events[i]
+		if e.Kind != step.Clip || e.Inferred || i > c.Event || e.Threshold.Known && e.Threshold.Value > 1e300 {
 			continue
 		}
 		switch covers := s.Universe.set(e.Covers.Value); {
-		case e.Covers.Known && covers.Empty() && (!e.NTensors.Known || e.NTensors.Value == 0) && !s.handedSomething(place(e)):
+		case e.Covers.Known && covers.Empty() && (!e.NTensors.Known || e.NTensors.Value == 0) && !s.look().handed[place(e)]:
 			if s.clippedElse(c) {
 				continue
 			}
@@ -44,16 +45,6 @@ func (s *Story) MissedBy(c *step.Consumption) (clip int, on step.Set, why string
 		}
 	}
 	return -1, nil, ""
-}
-
-// handedSomething reports whether a line's clip ever was handed a tensor.
-func (s *Story) handedSomething(line string) bool {
-	for _, e := range s.Events {
-		if e.Kind == step.Clip && place(e) == line && len(e.Covers.Value) > 0 {
-			return true
-		}
-	}
-	return false
 }
 
 func (s *Story) clippedElse(c *step.Consumption) bool {

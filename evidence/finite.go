@@ -104,9 +104,7 @@ func (s *Story) half(on step.Set) bool {
 	return false
 }
 
-// Guarded reports whether some attempt at which gradients of these parameters
-// were not finite went by without a step of them: somebody looks.
-func (s *Story) Guarded(optimizer string, on step.Set) bool {
+func (s *Story) findGuard(optimizer string, on step.Set) bool {
 	on = on.Or(s.Universe.sources(on))
 	stepped := map[step.Maybe[int]]bool{}
 	for i := range s.Machine.Consumptions {

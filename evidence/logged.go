@@ -43,9 +43,8 @@ func (s *Story) LoggedNorms() (out []Logged) {
 // the scale that the attempt's loss carried, and the norm that a clip left.
 func (s *Story) normAt(attempt step.Maybe[int]) (norm, scale, clipped float64, ok bool) {
 	scale = 1
-	for i := range s.Machine.Consumptions {
-		c := &s.Machine.Consumptions[i]
-		if c.Attempt != attempt || c.Outcome != step.Applied {
+	for _, c := range s.turns(attempt) {
+		if c.Outcome != step.Applied {
 			continue
 		}
 		for j := range c.Parts {
@@ -90,6 +89,15 @@ func (s *Story) LoggedLosses() (out []Logged) {
 			at[e.Attempt] = pair{e.Loss.Value, e.Scale.Value}
 		}
 	}
+	other := map[step.Maybe[int]][]float64{} // the scales before and after an attempt's
+	history := s.ScaleHistory()
+	for i, a := range history {
+		for _, j := range []int{i - 1, i + 1} {
+			if j >= 0 && j < len(history) && history[j].Scale != a.Scale {
+				other[a.Attempt] = append(other[a.Attempt], history[j].Scale)
+			}
+		}
+	}
 	for i, e := range s.Events {
 		p, ok := at[e.Attempt]
 		if e.Kind != step.Log || !ok || !e.Value.Known || !strings.Contains(strings.ToLower(e.Key), "loss") || p.loss == 0 {
@@ -97,7 +105,9 @@ func (s *Story) LoggedLosses() (out []Logged) {
 		}
 		l := Logged{Event: i, Value: e.Value.Value, True: p.loss, Scale: p.scale}
 		r := l.Value / l.True
-		l.OtherScale = near(r, 2, sameLogged) || near(r, 0.5, sameLogged)
+		for _, scale := range other[e.Attempt] {
+			l.OtherScale = l.OtherScale || near(r, p.scale/scale, sameLogged)
+		}
 		out = append(out, l)
 	}
 	return out

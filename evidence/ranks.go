@@ -115,15 +115,12 @@ func JoinedNorms(stories []*Story) (out []JoinedNorm) {
 			clips[n][key] = i
 		}
 	}
-	for i, e := range stories[0].Events {
-		if e.Kind != step.Clip || e.Inferred || !e.Attempt.Known {
-			continue
-		}
-		for key, at := range clips[0] {
-			if at == i {
-				out = append(out, joinedNorm(stories, clips, key)...)
-			}
-		}
+	keys := map[int]turnKey{}
+	for key, i := range clips[0] {
+		keys[i] = key
+	}
+	for _, i := range sortedIndices(keys) {
+		out = append(out, joinedNorm(stories, clips, keys[i])...)
 	}
 	return out
 }
@@ -214,11 +211,7 @@ func (s *Story) Sharded() bool { return s.Shards }
 // gradients were never combined over the ranks, or summed twice. known is false
 // where no reduction of the run tells.
 func (s *Story) Combined(c *step.Consumption) (never, twice, known bool) {
-	reduces := false
-	for _, e := range s.Events {
-		reduces = reduces || e.Kind == step.Reduce && e.What == "gradient"
-	}
-	if !reduces {
+	if !s.look().reduces {
 		return false, false, false
 	}
 	for i := range c.Parts {

@@ -27,9 +27,7 @@ type Kind struct {
 	Factor float64
 }
 
-// Skips finds the skipped steps of every optimizer, in order, and compares the
-// state on both sides.
-func (s *Story) Skips() (out []Skip) {
+func (s *Story) findSkips() (out []Skip) {
 	outcome := map[int]step.Outcome{}
 	for _, c := range s.Machine.Consumptions {
 		outcome[c.Event] = c.Outcome

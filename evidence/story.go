@@ -20,6 +20,8 @@ type Story struct {
 	Moves   map[int]Move
 	Machine *step.Machine
 
+	index *index
+
 	Off    map[string]bool   // scalers that are switched off
 	SameAs map[string]string // tied parameters
 	Shards bool              // ranks own different parameters

@@ -129,6 +129,7 @@ func (t *teller) call(e *step.Event, before Content, looked bool) {
 			if f, ok := t.story.Moves[index].Only(op.On).Factor(); ok && f > 0 && !near(f*op.Divisor, 1, 1e-3) && !step.Is(e.FoundInf, true) {
 				op.Divisor = t.scaleNear(op.On, 1/f) // where calls and numbers contradict each other the numbers win
 			}
+			op.On = op.On.Minus(t.untouched(index, op))
 			if op.Divisor == 0 {
 				op.Kind, op.Muddles = step.GradOp, true
 			}
@@ -171,6 +172,27 @@ func (t *teller) divisor(e *step.Event) float64 {
 		return e.Scale.Value
 	}
 	return t.scales.current[e.Scaler]
+}
+
+// untouched are the parameters that an unscale was seen to leave as they were,
+// while it divided others.
+func (t *teller) untouched(index int, op step.Operation) step.Set {
+	var left []int
+	divided := false
+	for i, c := range t.story.Moves[index].Only(op.On) {
+		f, ok := c.Factor()
+		switch {
+		case !ok || step.Is(op.FoundInf, true):
+		case near(f*op.Divisor, 1, 1e-3):
+			divided = true
+		case c.Same():
+			left = append(left, i)
+		}
+	}
+	if !divided {
+		return nil
+	}
+	return step.SetOf(left...)
 }
 
 // scaleNear is the scale that gradients carry if they were divided by about that,

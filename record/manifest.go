@@ -126,6 +126,9 @@ func at(file string, data []byte, err error) error {
 		offset = e.Offset
 	case *json.UnmarshalTypeError:
 		offset = e.Offset
+		if err = fmt.Errorf("a JSON %s stands where none is expected", e.Value); e.Field != "" {
+			err = fmt.Errorf("field %q: %w", e.Field, err)
+		}
 	}
 	if offset < 0 || offset > int64(len(data)) {
 		return fmt.Errorf("%s: %w", file, err)

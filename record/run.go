@@ -151,7 +151,7 @@ func ReadTensors(fsys fs.FS, names []string, ordered, asked bool) (*Run, error) 
 }
 
 func (r *Run) addRank(name string, rank int) error {
-	f, err := r.fsys.Open(name)
+	f, err := openRegular(r.fsys, name)
 	if err != nil {
 		return err
 	}
@@ -209,7 +209,7 @@ func (r *Run) Open(name string) (*Snapshot, error) {
 	if r.fsys == nil {
 		return nil, errors.New("there is no folder to look for it in")
 	}
-	f, err := r.fsys.Open(name)
+	f, err := openRegular(r.fsys, name)
 	if err != nil {
 		return nil, err
 	}
@@ -217,10 +217,6 @@ func (r *Run) Open(name string) (*Snapshot, error) {
 	if err != nil {
 		f.Close()
 		return nil, err
-	}
-	if st.IsDir() {
-		f.Close()
-		return nil, fmt.Errorf("%s is a folder, not a tensor file", name)
 	}
 	at, ok := f.(io.ReaderAt)
 	size := st.Size()
@@ -241,6 +237,20 @@ func (r *Run) Open(name string) (*Snapshot, error) {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return &Snapshot{file, f}, nil
+}
+
+// FindRecordings lists the folders below fsys that hold a recording, three levels down at most.
+func FindRecordings(fsys fs.FS) (folders []string) {
+	_ = fs.WalkDir(fsys, ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil, d.IsDir() && strings.Count(name, "/") >= 3:
+			return fs.SkipDir
+		case d.Name() == manifestName:
+			folders = append(folders, path.Dir(name))
+		}
+		return nil
+	})
+	return folders
 }
 
 // TensorFiles lists the files under fsys that hold tensors, by what is in them.
@@ -273,8 +283,22 @@ func LooksLikeEvents(fsys fs.FS, name string) bool {
 	return strings.HasPrefix(head, "{")
 }
 
+// openRegular opens a file that has an end: a pipe would be waited for without one.
+func openRegular(fsys fs.FS, name string) (fs.File, error) {
+	st, err := fs.Stat(fsys, name)
+	switch {
+	case err != nil:
+		return nil, err
+	case st.IsDir():
+		return nil, fmt.Errorf("%s is a folder, not a file", name)
+	case !st.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is no regular file", name)
+	}
+	return fsys.Open(name)
+}
+
 func firstBytes(fsys fs.FS, name string, n int) []byte {
-	f, err := fsys.Open(name)
+	f, err := openRegular(fsys, name)
 	if err != nil {
 		return nil
 	}
@@ -285,7 +309,7 @@ func firstBytes(fsys fs.FS, name string, n int) []byte {
 }
 
 func readWhole(fsys fs.FS, name string, limit int64) ([]byte, error) {
-	f, err := fsys.Open(name)
+	f, err := openRegular(fsys, name)
 	if err != nil {
 		return nil, err
 	}

@@ -99,7 +99,7 @@ func TestOpen(t *testing.T) {
 	mustOpen(t, run, "tensors/a.safetensors")
 	for name, want := range map[string]string{
 		"c.safetensors": "open c.safetensors: file does not exist",
-		"tensors":       "tensors is a folder, not a tensor file",
+		"tensors":       "tensors is a folder, not a file",
 		"b.safetensors": "b.safetensors: safetensors: byte 0: the header's length is given as 8030883942550761326, more than the limit of 100000000; this is no safetensors file, or its beginning is damaged",
 	} {
 		for _, r := range []*Run{run, {fsys: streamFS{run.fsys}}} {

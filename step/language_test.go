@@ -27,6 +27,7 @@ import (
 //	zero                    the buffer is emptied
 //	backward:S              adds a term of a loss that scaler 0 multiplied by S; S^2: twice; ?: not known
 //	  ,by=ID                by another scaler; by=0+1: by both; by=: by none
+//	  ,at=PLACE             another line of the script
 //	  ,fresh ,full          the buffer was seen empty before it, or not empty
 //	unscale:S ,inf ,silent  divides by S; found_inf is false, true, not recorded
 //	check ,inf              a verdict
@@ -34,9 +35,10 @@ import (
 //	  ,inert                a threshold of infinity
 //	  ,each                 of single examples
 //	  ,refilled             a backward ran since the last step
-//	step ,skipped           the optimizer consumes the buffer, or does not
+//	step ,skipped ,idle     the optimizer consumes the buffer, is not called, or moves nothing
 //	update ,by=ID ,given    the scale moves
 //	norm, reduce, add       read; combined over ranks; changed by something else
+//	times:S                 multiplied by S
 //	blur                    changed, and nobody knows to what
 //	copy:FROM@TO            masters are filled with the gradients of FROM
 //	gap                     calls are missing from the record
@@ -128,7 +130,7 @@ func readSentence(d *datadriven.TestData) (*sentence, error) {
 
 // kinds of the words whose name is not the format's.
 var wordKinds = map[string]Kind{
-	"zero": ZeroGrad, "update": UpdateScale, "add": GradOp, "blur": GradOp, "copy": Other, "gap": Other,
+	"zero": ZeroGrad, "update": UpdateScale, "add": GradOp, "times": GradOp, "blur": GradOp, "copy": Other, "gap": Other,
 }
 
 func (s *sentence) parse(text string) (w word, err error) {
@@ -155,6 +157,8 @@ func (s *sentence) parse(text string) (w word, err error) {
 	case "unscale":
 		w.Divisor, err = strconv.ParseFloat(argument, 64)
 		w.FoundInf = Some(false)
+	case "times":
+		w.Multiplier, err = strconv.ParseFloat(argument, 64)
 	case "check":
 		w.FoundInf = Some(false)
 	case "clip":
@@ -179,6 +183,10 @@ func (w *word) flag(f string) error {
 		w.Scaler, w.Scalers = id, slices.DeleteFunc(strings.Split(id, "+"), func(id string) bool { return id == "" })
 		return nil
 	}
+	if place, ok := strings.CutPrefix(f, "at="); ok {
+		w.Site = place
+		return nil
+	}
 	switch f {
 	case "fresh", "full":
 		w.Fresh = Some(f == "fresh")
@@ -194,6 +202,8 @@ func (w *word) flag(f string) error {
 		w.Refilled = true
 	case "skipped":
 		w.Outcome = Skipped
+	case "idle":
+		w.Outcome = Idle
 	case "given":
 		w.Given = true
 	case "guess":
@@ -260,14 +270,18 @@ func (s *sentence) breaches() []Breach {
 // consumed are the preconditions broken behind one step, in the order of the words.
 func (s *sentence) consumed(i int) (all []Breach) {
 	c := &s.machine.Consumptions[i]
+	add := func(b Breach) {
+		if !slices.ContainsFunc(all, func(a Breach) bool {
+			return a.Requirement == b.Requirement && a.Event == b.Event && slices.Equal(a.On.Members(), b.On.Members())
+		}) {
+			all = append(all, b)
+		}
+	}
 	for _, rule := range s.rules() {
-		c.Breaches(rule, func(_ *Part, b Breach) {
-			if !slices.ContainsFunc(all, func(a Breach) bool {
-				return a.Requirement == b.Requirement && a.Event == b.Event && slices.Equal(a.On.Members(), b.On.Members())
-			}) {
-				all = append(all, b)
-			}
-		})
+		c.Breaches(rule, func(_ *Part, b Breach) { add(b) })
+	}
+	for _, b := range c.Broken { // those of parts that nothing had filled as well
+		add(b)
 	}
 	slices.SortStableFunc(all, func(a, b Breach) int { return a.Event - b.Event })
 	return all
@@ -288,7 +302,7 @@ func (s *sentence) tell() string {
 	var b strings.Builder
 	for i := range s.machine.Consumptions {
 		c := &s.machine.Consumptions[i]
-		fmt.Fprintf(&b, "%d %s\n", c.Attempt.Value, [...]string{Applied: "applied", Skipped: "skipped"}[c.Outcome])
+		fmt.Fprintf(&b, "%d %s\n", c.Attempt.Value, [...]string{Applied: "applied", Skipped: "skipped", Idle: "idle"}[c.Outcome])
 		for j := range c.Parts {
 			b.WriteString("  " + s.part(&c.Parts[j]) + "\n")
 		}
@@ -328,13 +342,20 @@ func (s *sentence) part(p *Part) string {
 
 // name is how a word stands in the input, without what it acts on.
 func (s *sentence) name(event int) string {
-	w := &s.words[event]
-	for name, kind := range wordKinds {
-		if kind == w.Kind && (w.Kind != GradOp || (name == "blur") == w.Muddles) {
-			return name
-		}
+	switch w := &s.words[event]; {
+	case w.Kind == ZeroGrad:
+		return "zero"
+	case w.Kind == UpdateScale:
+		return "update"
+	case w.Kind == GradOp && w.Muddles:
+		return "blur"
+	case w.Kind == GradOp && w.Multiplier != 0:
+		return "times"
+	case w.Kind == GradOp:
+		return "add"
+	default:
+		return w.Kind.String()
 	}
-	return w.Kind.String()
 }
 
 func (s *sentence) breach(b Breach) string {

@@ -29,6 +29,7 @@ func drawOperation(t *rapid.T, n, event int, attempt Maybe[int]) *Operation {
 		op.Term = rapid.SampledFrom([]Unit{ScaleUnit(scale), One, UnknownUnit}).Draw(t, "term")
 		op.Scalers = rapid.SampledFrom([][]string{nil, {"0"}, {"1"}, {"0", "1"}}).Draw(t, "scalers")
 		op.Fresh = drawMaybe(t, "fresh")
+		op.Site = rapid.SampledFrom([]string{"", "train.py:12"}).Draw(t, "site")
 	case Unscale:
 		op.Divisor, op.FoundInf = scale, drawMaybe(t, "found_inf")
 	case Check:
@@ -38,12 +39,13 @@ func drawOperation(t *rapid.T, n, event int, attempt Maybe[int]) *Operation {
 		op.Inert, op.Partwise = rapid.IntRange(0, 4).Draw(t, "inert") == 0, rapid.IntRange(0, 4).Draw(t, "partwise") == 0
 		op.Refilled = rapid.Bool().Draw(t, "refilled")
 	case Step:
-		op.Outcome = rapid.SampledFrom([]Outcome{Applied, Skipped}).Draw(t, "outcome")
+		op.Outcome = rapid.SampledFrom([]Outcome{Applied, Skipped, Idle}).Draw(t, "outcome")
 		op.Scaled = rapid.Bool().Draw(t, "scaled")
 	case UpdateScale:
 		op.Scaler, op.Given = rapid.SampledFrom([]string{"0", "1"}).Draw(t, "scaler"), rapid.Bool().Draw(t, "given")
 	case GradOp:
 		op.Muddles = rapid.Bool().Draw(t, "muddles")
+		op.Multiplier = rapid.SampledFrom([]float64{0, scale}).Draw(t, "multiplier")
 	}
 	return op
 }

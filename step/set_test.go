@@ -66,6 +66,9 @@ func TestPropertySet(t *testing.T) {
 		if got, want := s.Within(u), len(slowS.keep(func(i int) bool { return !slowU[i] })) == 0; got != want {
 			t.Fatalf("%v.Within(%v) = %v", s.Members(), u.Members(), got)
 		}
+		if got, want := s.Meets(u), len(slowS.keep(func(i int) bool { return slowU[i] })) > 0; got != want {
+			t.Fatalf("%v.Meets(%v) = %v", s.Members(), u.Members(), got)
+		}
 		if got := s.Members(); !slices.Equal(got, slices.Sorted(maps.Keys(slowS))) {
 			t.Fatalf("an operation changed its operand to %v", got)
 		}
@@ -77,7 +80,7 @@ func TestNilSet(t *testing.T) {
 	var s Set
 	full := SetOf(3, 70)
 	switch {
-	case !s.Empty(), s.Has(0), s.Len() != 0, len(s.Members()) != 0, !s.Within(s), !s.Within(full), full.Within(s):
+	case !s.Empty(), s.Has(0), s.Len() != 0, len(s.Members()) != 0, !s.Within(s), !s.Within(full), full.Within(s), s.Meets(full), full.Meets(s):
 		t.Error("the zero Set is not empty")
 	case !s.And(full).Empty(), !s.Minus(full).Empty(), s.Or(full).Len() != 2, full.Minus(s).Len() != 2:
 		t.Error("an operation with the zero Set is wrong")

@@ -166,7 +166,7 @@ var Table = []Transition{
 			{
 				Rule: "OC1010", Says: "they are this step's alone",
 				broken: func(p *Part, op *Operation) bool {
-					return op.Outcome == Applied && p.State == Filled && slices.ContainsFunc(p.Terms, func(t Term) bool { return t.Stale })
+					return op.Outcome != Idle && p.State == Filled && slices.ContainsFunc(p.Terms, func(t Term) bool { return t.Stale })
 				},
 			},
 			{

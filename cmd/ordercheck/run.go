@@ -76,7 +76,7 @@ func openEvents(path string) (*record.Run, error) {
 	if record.IsRecording(root.FS()) {
 		return record.ReadRecording(root.FS())
 	}
-	f, err := os.Open(path)
+	f, err := os.Open(path) // regular: it has been looked into
 	if err != nil {
 		return nil, err
 	}
@@ -92,6 +92,9 @@ func openFolder(path string) (*record.Run, error) {
 	fsys := root.FS()
 	if record.IsRecording(fsys) {
 		return record.ReadRecording(fsys)
+	}
+	if inside := record.FindRecordings(fsys); len(inside) > 0 {
+		return nil, fmt.Errorf("this folder is no recording, but there is one in %s: name that", filepath.Join(path, filepath.FromSlash(inside[0])))
 	}
 	names, err := record.TensorFiles(fsys)
 	if err != nil {
@@ -118,4 +121,5 @@ func cannotOpen(path string, err error) error {
 // named is the file system of the files named on the command line.
 type named struct{}
 
-func (named) Open(name string) (fs.File, error) { return os.Open(name) }
+func (named) Open(name string) (fs.File, error)     { return os.Open(name) }
+func (named) Stat(name string) (fs.FileInfo, error) { return os.Stat(name) }
