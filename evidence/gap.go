@@ -163,23 +163,21 @@ func (t *teller) explain(e *step.Event, p *step.Part, scale float64, move Move) 
 	if move.Still() {
 		return nil, true
 	}
-	if limitOf(move) {
-		return []act{{kind: shrunk, on: p.On}}, true
-	}
 	hidden := 0
 	for _, c := range move {
 		hidden += c.Hidden
 	}
-	if hidden > 0 { // what was not finite was replaced, and the rest perhaps divided
-		f, ok := move.Factor()
-		if !ok {
-			return []act{{kind: replaced, on: p.On}}, true
-		}
+	f, ok := move.Factor()
+	switch {
+	case ok && hidden == 0:
+		return t.explainFactor(e, p, p.On, scale, f, slackOf(move))
+	case limitOf(move):
+		return []act{{kind: shrunk, on: p.On}}, true
+	case hidden > 0 && !ok:
+		return []act{{kind: replaced, on: p.On}}, true
+	case hidden > 0: // what was not finite was replaced, and the rest perhaps divided
 		acts, _ = t.explainFactor(e, p, p.On, scale, f, slackOf(move))
 		return append(acts, act{kind: disturbed, on: p.On}), true
-	}
-	if f, ok := move.Factor(); ok {
-		return t.explainFactor(e, p, p.On, scale, f, slackOf(move))
 	}
 	if after := move.After(); after.Zero() {
 		return []act{{kind: zeroed, on: p.On}}, true

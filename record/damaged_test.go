@@ -27,8 +27,8 @@ func TestDamagedRecordings(t *testing.T) {
 		{"cut", folderOf("recording.json", "{\n\"format\":\n"), `recording.json:3: unexpected end of JSON input`},
 		{"syntax", folderOf("recording.json", "{\n\"format\" 1}"), `recording.json:2: invalid character '1' after object key`},
 		{"a fault behind bare words", folderOf("recording.json", "{\"more\": ["+strings.Repeat("NaN,\n", 20)+"0],\n\"version\": \"1\""+strings.Repeat("\n", 50)+"}"),
-			`recording.json:22: json: cannot unmarshal string into Go struct field Manifest.version of type int`},
-		{"an array", folderOf("recording.json", "[]"), `recording.json:1: json: cannot unmarshal array into Go value of type record.Manifest`},
+			`recording.json:22: field "version": a JSON string stands where none is expected`},
+		{"an array", folderOf("recording.json", "[]"), `recording.json:1: a JSON array stands where none is expected`},
 		{"no format", folderOf("recording.json", "{}"), `recording.json: "format" is "", not "ordercheck-recording": this is no recording`},
 		{"another format", folderOf("recording.json", `{"format": "tensorboard", "version": 1}`),
 			`recording.json: "format" is "tensorboard", not "ordercheck-recording": this is no recording`},
@@ -37,7 +37,7 @@ func TestDamagedRecordings(t *testing.T) {
 		{"another version", folderOf("recording.json", `{"format": "ordercheck-recording", "version": 2}`),
 			`recording.json: "version" is 2; this program reads version 1: record again with a matching recorder`},
 		{"version no number", folderOf("recording.json", "{\"format\": \"ordercheck-recording\",\n\"version\": \"1\"}"),
-			`recording.json:2: json: cannot unmarshal string into Go struct field Manifest.version of type int`},
+			`recording.json:2: field "version": a JSON string stands where none is expected`},
 		{"negative world size", folderOf("recording.json", `{"format": "ordercheck-recording", "version": 1, "world_size": -1}`),
 			`recording.json: "world_size" is -1; it counts ranks`},
 		{"scale no number", folderOf("recording.json", `{"format": "ordercheck-recording", "version": 1, "scalers": {"0": {"init_scale": "large"}}}`),
@@ -108,7 +108,10 @@ func TestDamagedRecordings(t *testing.T) {
 		{"a rank beyond counting", folderOf("recording.json", manifest, "events.rank99999999999999999999.jsonl", one),
 			`events.rank99999999999999999999.jsonl: no rank has that number`},
 		{"a folder of events", fstest.MapFS{"recording.json": {Data: []byte(manifest)}, "events.jsonl": {Mode: fs.ModeDir}},
-			`events.jsonl:1: read events.jsonl: invalid argument`},
+			`events.jsonl is a folder, not a file`},
+		{"a pipe of events", fstest.MapFS{"recording.json": {Data: []byte(manifest)}, "events.jsonl": {Mode: fs.ModeNamedPipe}},
+			`events.jsonl is no regular file`},
+		{"a pipe in place of recording.json", fstest.MapFS{"recording.json": {Mode: fs.ModeNamedPipe}}, `recording.json is no regular file`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			run, err := ReadRecording(c.fsys)

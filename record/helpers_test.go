@@ -12,7 +12,7 @@ import (
 // manifest is the smallest recording.json.
 const manifest = `{"format": "ordercheck-recording", "version": 1}`
 
-// folder makes a file system of names and contents, in turn.
+// folderOf makes a file system of names and contents, in turn.
 func folderOf(files ...string) fstest.MapFS {
 	fsys := fstest.MapFS{}
 	for i := 0; i < len(files); i += 2 {

@@ -157,6 +157,23 @@ func TestReadTensors(t *testing.T) {
 	}
 }
 
+// Recordings are found in the folders below, not too far down.
+func TestFindRecordings(t *testing.T) {
+	fsys := folderOf("a/recording.json", "", "a/tensors/x", "", "b/c/recording.json", "", "b/notes.json", "",
+		"1/2/3/recording.json", "", "1/2/3/4/recording.json", "")
+	got := FindRecordings(fsys)
+	if want := []string{"1/2/3", "a", "b/c"}; !slices.Equal(got, want) {
+		t.Errorf("found %q, want %q", got, want)
+	}
+	fsys["recording.json"] = fsys["a/recording.json"]
+	if got := FindRecordings(fsys); !slices.Contains(got, ".") {
+		t.Errorf("found %q, and not the folder itself", got)
+	}
+	if got := FindRecordings(os.DirFS(filepath.Join(t.TempDir(), "absent"))); len(got) != 0 {
+		t.Errorf("found %q where there is nothing", got)
+	}
+}
+
 // Files are told by what is in them, not by their names.
 func TestLooksLike(t *testing.T) {
 	fsys := folderOf(
