@@ -135,9 +135,14 @@ func (s *Story) zeroContradicts(i int, e *step.Event) (c Contradiction, bad bool
 	if st.N == 0 || st.Zero() {
 		return c, false
 	}
+	says, numbers := fmt.Sprintf("their norm is %g afterwards", st.Norm()), any(st.Norm())
+	if st.NonFinite > 0 {
+		numbers = fmt.Sprintf("%d not finite", st.NonFinite)
+		says = fmt.Sprintf("%d of %d elements are not finite afterwards", st.NonFinite, st.N)
+	}
 	return Contradiction{
-		Says: fmt.Sprintf("The gradients were zeroed, but their norm is %g afterwards.", st.Norm()),
-		Call: 0.0, Numbers: st.Norm(),
+		Says: "The gradients were zeroed, but " + says + ".",
+		Call: 0.0, Numbers: numbers,
 	}, true
 }
 

@@ -255,7 +255,7 @@ func (t *teller) explainFactor(e *step.Event, p *step.Part, on step.Set, scale, 
 		return []act{{kind: unscaled, on: on}}, true
 	case divides && near(f*scale*scale, 1, slack):
 		return []act{{kind: unscaled, on: on}, {kind: unscaled, on: on}}, true
-	case isMean(f, slack):
+	case isMean(f, slack) && !(carries && f*scale < 1 && !t.unscaledLater(on)):
 		return []act{{kind: multiplied, on: on, factor: f}}, true
 	case carries && isMean(f*scale, slack):
 		return []act{{kind: unscaled, on: on}, {kind: multiplied, on: on, factor: f * scale}}, true

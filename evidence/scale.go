@@ -22,7 +22,9 @@ type scales struct {
 type scaledLoss struct {
 	scaler string
 	scale  float64
-	value  step.Maybe[float64]
+
+	loss, value step.Maybe[float64] // as given, and as returned
+	used        bool                // by a backward
 }
 
 // hand says whether losses are multiplied by a scale without a scaler.
@@ -86,7 +88,7 @@ func (s *scales) see(e *step.Event) {
 	switch e.Kind {
 	case step.ScaleLoss:
 		if e.Scale.Known {
-			s.pending = append(s.pending, scaledLoss{e.Scaler, e.Scale.Value, e.Scaled})
+			s.pending = append(s.pending, scaledLoss{e.Scaler, e.Scale.Value, e.Loss, e.Scaled, false})
 		}
 	case step.ScalerCreate, step.UpdateScale, step.Load, step.Unscale:
 	default:
@@ -112,22 +114,18 @@ func (s *scales) term(e *step.Event) (step.Unit, []string) {
 		return step.One, nil
 	}
 	for i := len(s.pending) - 1; i >= 0; i-- {
-		p := s.pending[i]
-		if p.value.Known && e.Root.Known && sameValue(p.value.Value, e.Root.Value) {
+		p := &s.pending[i]
+		switch {
+		case same(p.value, e.Root):
+			p.used = true
 			return step.ScaleUnit(p.scale), []string{p.scaler}
+		case same(p.loss, e.Root): // what scale returned was thrown away
+			p.used = true
+			return step.One, nil
 		}
 	}
-	if len(s.pending) > 0 { // a sum, or a part, of scaled losses
-		for _, p := range s.pending {
-			if p.scale != s.pending[0].scale {
-				return step.UnknownUnit, nil
-			}
-		}
-		var ids []string
-		for _, p := range s.pending {
-			ids = append(ids, p.scaler)
-		}
-		return step.ScaleUnit(s.pending[0].scale), ids
+	if term, ids := s.sum(); len(ids) > 0 {
+		return term, ids
 	}
 	for _, id := range sortedKeys(s.current) {
 		if step.Is(e.Factor, s.current[id]) {
@@ -138,6 +136,25 @@ func (s *scales) term(e *step.Event) (step.Unit, []string) {
 	// a way that no call shows, so nothing is claimed.
 	return step.UnknownUnit, nil
 }
+
+// sum is the unit of a sum, or a part, of the scaled losses that no backward has
+// used yet.
+func (s *scales) sum() (unit step.Unit, ids []string) {
+	for _, p := range s.pending {
+		switch {
+		case p.used:
+			continue
+		case len(ids) == 0:
+			unit = step.ScaleUnit(p.scale)
+		case !unit.Equal(step.ScaleUnit(p.scale)):
+			unit = step.UnknownUnit
+		}
+		ids = append(ids, p.scaler)
+	}
+	return unit, ids
+}
+
+func same(a, b step.Maybe[float64]) bool { return a.Known && b.Known && sameValue(a.Value, b.Value) }
 
 func sameValue(a, b float64) bool {
 	return a == b || math.IsNaN(a) && math.IsNaN(b) || math.Abs(a-b) <= 0x1p-20*math.Abs(a)

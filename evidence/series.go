@@ -119,6 +119,9 @@ func shrinking(m Move) (kind step.Kind, number float64, rule string) {
 		}
 		return step.Other, 0, ""
 	}
+	if m.Before().NonFinite > 0 && m.After().NonFinite == 0 {
+		return step.Other, 0, "" // what little was finite fits any factor
+	}
 	if f, ok := m.Factor(); ok {
 		switch {
 		case f > 0 && isPowerOfTwo(1/f) && 1/f >= leastScaleSeen:
@@ -151,7 +154,8 @@ func shrinking(m Move) (kind step.Kind, number float64, rule string) {
 // or ranks rather than a clip.
 func isMean(f, slack float64) bool {
 	n := math.Round(1 / f)
-	return n >= 2 && n <= 4096 && near(f*n, 1, slack)
+	told := n*slack < 0.5 || isPowerOfTwo(n) // else every number is some 1/n, within rounding
+	return n >= 2 && n <= 4096 && told && near(f*n, 1, slack)
 }
 
 // step tells whether an optimizer stepped between two states. Files may lie many

@@ -36,8 +36,14 @@ func (s *Story) findSkips() (out []Skip) {
 	overflow := map[string][]int{}  // overflowing backwards since the last step, by optimizer
 	sinceLoad := map[string]bool{}  // nothing was loaded since
 	optimizers := map[string]bool{} // seen so far
+	seq := -1
 	for i := range s.Events {
 		e := s.Events[i]
+		if e.Seq > seq+1 { // calls are missing: a step may be among them
+			clear(last)
+			clear(overflow)
+		}
+		seq = max(seq, e.Seq)
 		switch e.Kind {
 		case step.Load:
 			clear(last)

@@ -16,6 +16,7 @@ type teller struct {
 
 	habits     *habits
 	fills      map[int]step.Set  // which parameters the backward of a line was seen to fill
+	added      map[int]bool      // by line: whether a backward that was looked at found gradients there
 	thresholds map[int]step.Unit // of clips, by event of the story
 
 	// of one telling
@@ -32,7 +33,7 @@ type teller struct {
 func newTeller(run *record.Run, rank record.Rank, book *Book) *teller {
 	return &teller{
 		run: run, rank: rank, book: book, u: newUniverse(run, rank, book),
-		habits: newHabits(), fills: map[int]step.Set{},
+		habits: newHabits(), fills: map[int]step.Set{}, added: map[int]bool{},
 	}
 }
 
@@ -232,6 +233,9 @@ func (t *teller) backward(e *step.Event, op step.Operation, before Content, look
 		op.On, op.Certain = usual, true
 	}
 	if !looked {
+		if added, seen := t.added[e.Line]; seen && !added {
+			op.Fresh = step.Some(true) // as each time that somebody looked: a script may empty them by hand
+		}
 		t.do(op)
 		t.hook(e, nil, op.On)
 		return
@@ -244,6 +248,9 @@ func (t *teller) backward(e *step.Event, op step.Operation, before Content, look
 		} else {
 			full = append(full, i)
 		}
+	}
+	if e.Line != 0 {
+		t.added[e.Line] = t.added[e.Line] || len(full) > 0
 	}
 	for _, part := range []struct {
 		on    []int
